@@ -290,6 +290,11 @@ class ExplanationSerializer(StrictSerializer):
         help_text="Of a topic: the number of the flow's rule that matches it, from 1; null if "
         "none does, or if the topic is not replicated.",
     )
+    routes = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="Of a topic: further topics on the target for its records, by that rule.",
+    )
 
 
 class TransformRuleSerializer(StrictSerializer):
@@ -303,6 +308,12 @@ class TransformRuleSerializer(StrictSerializer):
     key = serializers.CharField(allow_null=True, help_text="The new key.")
     value = serializers.CharField(allow_null=True, help_text="The new value.")
     headers = serializers.CharField(allow_null=True, help_text="The new headers.")
+    topic = serializers.CharField(
+        allow_null=True, help_text="The topic on the target: one of `routes`, or null."
+    )
+    routes = serializers.ListField(
+        child=serializers.CharField(), help_text="Further topics on the target for its records."
+    )
     provenance = serializers.BooleanField(
         help_text="Whether headers with the origin of each record are added."
     )

@@ -52,6 +52,11 @@ class RulePreviewTotalsSerializer(StrictSerializer):
     bytes_after = serializers.IntegerField()
 
 
+class PreviewTargetSerializer(StrictSerializer):
+    topic = serializers.CharField(help_text="On the target.")
+    records = serializers.IntegerField(help_text="The previewed records that go there.")
+
+
 class PreviewPartitionSerializer(StrictSerializer):
     partition = serializers.IntegerField()
     records = serializers.IntegerField(help_text="The records of it that were looked at.")
@@ -104,6 +109,9 @@ class PreviewedRecordSerializer(StrictSerializer):
     message = serializers.CharField(allow_blank=True, help_text="Spark's own, of a failure.")
     before = PreviewedPartsSerializer()
     after = PreviewedPartsSerializer(allow_null=True, help_text="Null if dropped or failed.")
+    target = serializers.CharField(
+        allow_null=True, help_text="The topic on the target. Null if dropped or failed."
+    )
 
 
 class RulePreviewSerializer(serializers.ModelSerializer[RulePreview]):
@@ -114,6 +122,7 @@ class RulePreviewSerializer(serializers.ModelSerializer[RulePreview]):
     effect = serializers.SerializerMethodField()
     on_error = serializers.SerializerMethodField()
     totals = serializers.SerializerMethodField()
+    targets = serializers.SerializerMethodField()
     partitions = serializers.SerializerMethodField()
     left_out = serializers.SerializerMethodField()
     paths = serializers.SerializerMethodField()
@@ -128,6 +137,7 @@ class RulePreviewSerializer(serializers.ModelSerializer[RulePreview]):
                 "effect",
                 "on_error",
                 "totals",
+                "targets",
                 "partitions",
                 "left_out",
                 "paths",
@@ -155,6 +165,11 @@ class RulePreviewSerializer(serializers.ModelSerializer[RulePreview]):
     def get_totals(self, row: RulePreview) -> Any:
         """Null until it ends, and if it failed."""
         return row.found.get("totals")
+
+    @extend_schema_field(PreviewTargetSerializer(many=True))
+    def get_targets(self, row: RulePreview) -> Any:
+        """Where the records go: several topics if the rule has routes."""
+        return row.found.get("targets", [])
 
     @extend_schema_field(PreviewPartitionSerializer(many=True))
     def get_partitions(self, row: RulePreview) -> Any:

@@ -230,7 +230,7 @@ PREVIEWED_RECORDS = ListSpec(
         Column("offset", "Offset", number=True),
         Column("timestamp", "Time"),
         Column("outcome", "Result"),
-        *in_files("changes", "failed", "message"),
+        *in_files("changes", "target", "failed", "message"),
         *in_files("before_key", "before_value", "before_headers"),
         *in_files("after_key", "after_value", "after_headers"),
         on_page("Before"),

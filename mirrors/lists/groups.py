@@ -65,7 +65,7 @@ GROUP_PARTITIONS = ListSpec(
     search=("group", "topic", "reason"),
     default="group",
     filters={"sync_state": SYNC_STATES},
-    tie=("group", "topic", "partition"),
+    tie=("group", "topic", "partition", "route"),
 )
 CLUSTER_GROUPS = ListSpec(
     "cluster groups",

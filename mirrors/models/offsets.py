@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from django.db import connection, models
 
 from mirrors.models.flows import Flow
-from mirrors.models.grants import Owned
+from mirrors.models.grants import Owned, VisibleManager
 
 # (map id, upstream offset) whose neighboring blocks are wanted.
 Wanted = tuple[int, int]
@@ -53,9 +53,18 @@ class RunIndex(Owned):
         return f"runs of flow {self.flow_id}"
 
 
+class PolicyMaps(VisibleManager):
+    """Maps into the topics that the replication policy names, without those of routes."""
+
+    def get_queryset(self) -> models.QuerySet[Any]:
+        return super().get_queryset().filter(route="")
+
+
 class PartitionMap(Owned):
     """The offset map of one partition in one generation.
 
+    - `route`: the target topic, if a rule names it; empty for the topic that the policy names. Maps
+      of routes are current while `position` is set, too; only `with_routes` returns them.
     - `position`: null in a generation that is not current.
     - `into`: topic id of the remote topic of its runs; empty where unknown.
     - `source_start`, `target_start`: log start offsets at `starts_at`, null where unknown.
@@ -70,6 +79,7 @@ class PartitionMap(Owned):
     position = models.BigIntegerField(null=True)
     map_end = models.BigIntegerField(null=True)
     into = models.CharField(max_length=64, blank=True, default="")
+    route = models.CharField(max_length=255, blank=True, default="")
     source_start = models.BigIntegerField(null=True)
     target_start = models.BigIntegerField(null=True)
     starts_at = models.DateTimeField(null=True)
@@ -80,6 +90,9 @@ class PartitionMap(Owned):
     verified_at = models.DateTimeField(null=True)
     compared_end = models.BigIntegerField(null=True)
     differences = models.PositiveIntegerField(default=0)
+
+    objects: ClassVar[VisibleManager] = PolicyMaps()
+    with_routes = VisibleManager()
 
     class Meta:
         ordering = ("topic", "partition", "id")

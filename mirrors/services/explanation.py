@@ -38,6 +38,7 @@ def explain_topic_of(*, flow: Flow, topic: str) -> dict[str, Any]:
         "topic": topic,
         "transform_rule": match[0] if match else None,
         "remote_topic": policy.remote_topic(topic) if found.replicated else None,
+        "routes": list(match[1].routes) if match else [],
         **_said(found),
     }
 

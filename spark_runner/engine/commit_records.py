@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mirrors.domain.internal_topics.records import Position
+from mirrors.domain.internal_topics.records import Position, RoutePosition
 from mirrors.domain.offsets.generation import generation
 from mirrors.domain.offsets.runs import BlockKey, OpenBlock, Run, pack, skipped_generation
 from mirrors.domain.offsets.truncation_marks import MARK_BODY, truncation_key
@@ -45,7 +45,7 @@ class PositionRecords:
 
     def rewrite(self, partitions: Iterable[Partition]) -> None:
         """The next commit writes these positions again: they were verified to be the last ones."""
-        self.to_rewrite.update(partitions)
+        self.to_rewrite.update(partition.main or partition for partition in partitions)
 
     def position(self, partition: Partition, at: int) -> Position:
         repeats = self._duplicates.after_commit(partition)
@@ -70,6 +70,16 @@ class PositionRecords:
             dead_letters=partition.dead_letters + partition.dead_letters_written,
             owed=repeats.owed,
             producer=self._duplicates.producer,
+            routes=tuple(self._route(route) for route in partition.routes),
+        )
+
+    def _route(self, route: Partition) -> RoutePosition:
+        there = max(route.committed_downstream, self.after_commit(route))
+        return RoutePosition(
+            route.remote_topic,
+            id_text(route.remote_id),
+            there if there >= 0 else None,
+            route.next_map_end,
         )
 
     def after_commit(self, partition: Partition) -> int:
@@ -120,13 +130,16 @@ class CommitRecords(PositionRecords):
         for partition in moved:
             row = self.position(partition, partition.acknowledged_offset)
             positions.append((row.key, row.value))
-            generation = self._generation(partition)
-            blocks += self._encode_blocks(
-                partition, generation, map(Run._make, partition.runs), partition.map_end
-            )
+            for member in partition.members:
+                blocks += self._encode_blocks(
+                    member,
+                    self._generation(member),
+                    map(Run._make, member.runs),
+                    member.map_end,
+                )
             blocks += self._encode_blocks(
                 partition,
-                skipped_generation(generation),
+                skipped_generation(self._generation(partition)),
                 partition.skipped.runs_until(partition.acknowledged_offset),
             )
         _queue_records(self.positions, positions, now_ms)

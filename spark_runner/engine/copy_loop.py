@@ -78,6 +78,8 @@ class CopyLoop:
         evaluator: Evaluator | None = None,
     ) -> None:
         self.partitions = partitions
+        # With the partitions of further target topics.
+        self._members = [member for partition in partitions for member in partition.members]
         self._source, self._target = source, target
         self._commit_records = commit_records
         self._duplicates = duplicates
@@ -98,7 +100,7 @@ class CopyLoop:
         )
         target_leaders = TargetLeaders(
             target,
-            [*partitions, *commit_records.internal_partitions],
+            [*self._members, *commit_records.internal_partitions],
             transactional_id=identity.transactional_id if transactional else None,
             tuning=tuning,
             newest=newest_produce,
@@ -155,7 +157,8 @@ class CopyLoop:
         self._poller = Poller(
             target_leaders, self._reader, self._writer, timing, self._meter, wake_descriptor
         )
-        self._flush = Flush(target_leaders, retries, self._writer)
+        routed = [partition for partition in partitions if partition.routes]
+        self._flush = Flush(target_leaders, retries, self._writer, routed)
         self.commits = 0
 
     @property
@@ -181,7 +184,7 @@ class CopyLoop:
         Called again after each ProducerLost: everything uncommitted is dropped.
         """
         for partition, stop_reason in self._hanging_transactions.begin().items():
-            self._stops.stop(partition, stop_reason)
+            self._stops.stop_before(partition, stop_reason)
         active = [partition for partition in self.partitions if partition.error is None]
         self._stamper.take(self._identity.producer_id, self._identity.epoch)
         for partition in self._commit_records.internal_partitions:
@@ -241,7 +244,7 @@ class CopyLoop:
             if partition.has_moved or partition in to_rewrite
         ]
         if not moved:
-            if self._transaction.is_left_open(self.partitions, time.monotonic()):
+            if self._transaction.is_left_open(self._members, time.monotonic()):
                 self._end_transaction(is_urgent, commit=False)
             self._timing.nothing_to_commit(began)
             return False
@@ -256,7 +259,8 @@ class CopyLoop:
         self._duplicates.committed(moved)
         now = int(time.time() * 1000)
         for partition in moved:
-            partition.commit(self._commit_records.after_commit(partition), now)
+            for member in partition.members:
+                member.commit(self._commit_records.after_commit(member), now)
         self.commits += 1
         ended = time.monotonic()
         self._timing.committed(began, ended)
@@ -305,7 +309,7 @@ class CopyLoop:
         if is_another:
             self._stamper.take(self._identity.producer_id, self._identity.epoch)
             self._writer.new_epoch(
-                (partition for partition in self.partitions if partition.retry_since), now
+                (partition for partition in self._members if partition.retry_since), now
             )
         else:
             self._writer.same_epoch(now)
@@ -319,7 +323,7 @@ class CopyLoop:
         if self._reader.reads_by_name:
             stop_reasons |= changed_topics(self._source, self.partitions, remote=False)
         if self._target_leaders.writes_by_name:
-            stop_reasons |= changed_topics(self._target, self.partitions, remote=True)
+            stop_reasons |= changed_topics(self._target, self._members, remote=True)
         for partition, stop_reason in stop_reasons.items():
             self._stops.stop(partition, stop_reason)
         if stop_reasons:

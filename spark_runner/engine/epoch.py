@@ -104,8 +104,12 @@ class _Epoch:
         self._report = SliceReport(
             self._partitions, channel, self._lane_counters, self._throttle, self._duplicates
         )
+        # With the partitions of further target topics.
+        self._members = [member for partition in self._partitions for member in partition.members]
         self._engine: CopyLoop | None = None
         self._restarts = 0
+        # Commits and stopped partitions at the last restart.
+        self._events = 0
 
     def run(self) -> SliceResult:
         ended = self._connect()
@@ -170,7 +174,7 @@ class _Epoch:
         self._hanging_transactions = HangingTransactions(
             self._target,
             self._identity,
-            self._partitions,
+            self._members,
             commit_records.internal_partitions,
             transactional=self._transactional,
             own=truncated_positions.producers_of(self._target, self._identity, work),
@@ -205,7 +209,7 @@ class _Epoch:
             rules=settings.transforms,
             evaluator=self._evaluator,
         )
-        target_truncation.prepare(self._target, self._partitions)
+        target_truncation.prepare(self._target, self._members)
         self._positions = PositionReader(self._target, work.positions_topic)
         # Read most of the topic while the previous epoch still copies, the rest after fencing.
         self._positions.read(time.monotonic() + READ_S)
@@ -235,7 +239,7 @@ class _Epoch:
                 and position.producer is None
                 and self._positions.is_older_than_leader(position)
             ):
-                self._hanging_transactions.possibly_stale.add(partition)
+                self._hanging_transactions.possibly_stale.update(partition.members)
         self._report.knows_positions = True
         engine.begin()
         self._report.speed = engine.speed
@@ -283,6 +287,9 @@ class _Epoch:
 
     def _restart(self, engine: CopyLoop, lost: ProducerLost) -> None:
         """Start again with a new producer epoch at the last commit."""
+        if engine.events != self._events:
+            # Each stopped partition leaves fewer to restart for.
+            self._events, self._restarts = engine.events, 0
         self._restarts += 1
         if self._restarts > MAX_RESTARTS or self._is_urgent():
             raise KafkaUnavailable(

@@ -7,7 +7,7 @@ runs are queued, and `write_internal` waits for them alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mirrors.kafka.error_codes import Code
 from mirrors.kafka.producers.identity import ProducerLost
@@ -18,6 +18,7 @@ from spark_runner.engine.target.leaders import TargetLeaders, has_unwritten
 from spark_runner.engine.target.produce_connection import ProduceConnection
 from spark_runner.engine.target.retries import RETRY_BUSY_S, Retries
 from spark_runner.engine.target.writer import PartitionFilter, TargetWriter
+from spark_runner.engine.transforms.routes import unwritten
 
 # Deadlines and `is_urgent` are checked at least this often.
 _LISTEN_S = 0.2
@@ -40,16 +41,55 @@ class Flush:
     """
 
     def __init__(
-        self, target_leaders: TargetLeaders, retries: Retries, writer: TargetWriter
+        self,
+        target_leaders: TargetLeaders,
+        retries: Retries,
+        writer: TargetWriter,
+        routed: Sequence[Partition] = (),
     ) -> None:
         self._target_leaders = target_leaders
         self._retries = retries
         self._writer = writer
+        # Partitions with several target topics.
+        self._routed = routed
         self._selector = Selector()
 
     def wait_for_batches(self, deadline: float, is_urgent: UrgencyCheck) -> None:
-        """Wait until no batch is in flight or has an unknown outcome. Only retries are sent."""
+        """Wait until no batch is in flight or has an unknown outcome. Only retries are sent.
+
+        Of a partition with several target topics, all is sent that the rules have seen: its one
+        position must not pass a record that one of the topics lacks.
+        """
+        if self._routed:
+            self._wait_for_routed(deadline, is_urgent)
         self._wait(_is_retry, (), deadline, is_urgent)
+
+    def _wait_for_routed(self, deadline: float, is_urgent: UrgencyCheck) -> None:
+        """The time counts from the last acknowledgement."""
+        patience = deadline - time.monotonic()
+        least = last = 0.0
+        while left := sum(map(unwritten, self._routed)):
+            now = time.monotonic()
+            if not last or left < least:
+                least, last = left, now
+            limit = _URGENT_S if is_urgent() else patience
+            if now - max(last, self._target_leaders.quiet_until) > limit:
+                self._give_up_routed(now)
+            self._writer.send_ready(now, _is_routed_or_retry)
+            connections = self._writer.busy_connections()
+            for connection in self._selector.wait(
+                connections, _LISTEN_S if connections else RETRY_BUSY_S
+            ):
+                if isinstance(connection, ProduceConnection):
+                    self._writer.receive(connection, time.monotonic())
+            self._writer.give_up_overdue(now)
+
+    def _give_up_routed(self, now: float) -> None:
+        for partition in self._routed:
+            for member in partition.members:
+                if member.retry_since and unwritten(partition):
+                    self._retries.overdue(member, now)
+        raise ProducerLost(Code.REQUEST_TIMED_OUT, "write to all target topics")
 
     def write_internal(
         self, internal_partitions: tuple[Partition, ...], deadline: float, is_urgent: UrgencyCheck
@@ -106,3 +146,9 @@ class Flush:
 
 def _is_retry(partition: Partition) -> bool:
     return bool(partition.queue and partition.queue[0].is_stamped)
+
+
+def _is_routed_or_retry(partition: Partition) -> bool:
+    if partition.main is None and not partition.routes:
+        return _is_retry(partition)
+    return bool(partition.queue and partition.queue[0].is_evaluated)

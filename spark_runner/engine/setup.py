@@ -46,7 +46,7 @@ def partition_of(
     row: PartitionWork, producer: dict[str, str], rules: Sequence[TransformRule] = ()
 ) -> Partition:
     number = rule_number(row.topic, rules)
-    return Partition(
+    partition = Partition(
         row.topic,
         row.partition,
         row.remote_topic,
@@ -57,6 +57,22 @@ def partition_of(
         settings=topic_settings_of(row.remote_configs, producer),
         rule=-1 if number is None else number - 1,
     )
+    partition.add_routes(
+        [
+            Partition(
+                row.topic,
+                row.partition,
+                route.remote_topic,
+                source_id=id_bytes(row.topic_id),
+                remote_id=id_bytes(route.remote_topic_id),
+                position=row.start,
+                settings=topic_settings_of(route.remote_configs, producer),
+                rule=partition.rule,
+            )
+            for route in row.routes
+        ]
+    )
+    return partition
 
 
 def topic_settings_of(remote: dict[str, str], producer: dict[str, str]) -> TopicSettings:

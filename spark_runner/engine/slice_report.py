@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
+from mirrors.domain.flows.latency import add_up
 from mirrors.domain.flows.speed_limits import UNMEASURED, SliceSpeed
 from spark_runner.engine.model.lane_counters import LaneCounters
 from spark_runner.engine.model.partition import Partition
@@ -38,6 +39,8 @@ class SliceReport:
         self._throttle = throttle
         self._duplicates = duplicates
         self._partitions = partitions
+        # With the partitions of further target topics.
+        self._members = [member for partition in partitions for member in partition.members]
         self._lane_counters = lane_counters
         self._channel = channel
         self._reported: dict[Partition, int] = {}
@@ -70,7 +73,7 @@ class SliceReport:
                 errors=tuple(
                     partition.error for partition in stopped if partition.error is not None
                 ),
-                lanes=self._lane_counters.lanes(self._partitions),
+                lanes=self._lane_counters.lanes(self._members),
                 limited=self._throttle.is_limited,
                 quota=self._throttle.quota,
                 weight=self._throttle.weight,
@@ -89,7 +92,7 @@ class SliceReport:
             errors=tuple(
                 partition.error for partition in self._stopped() if partition.error is not None
             ),
-            lanes=self._lane_counters.lanes(self._partitions),
+            lanes=self._lane_counters.lanes(self._members),
         )
 
     def _stopped(self) -> list[Partition]:
@@ -105,20 +108,22 @@ class SliceReport:
         return self._partitions if self.knows_positions else []
 
     def _records(self) -> int:
-        return sum(partition.counts.committed_records for partition in self._partitions)
+        return sum(partition.counts.committed_records for partition in self._members)
 
     def _bytes(self) -> int:
-        return sum(partition.counts.committed_bytes for partition in self._partitions)
+        return sum(partition.counts.committed_bytes for partition in self._members)
 
     def _figure(self, partition: Partition) -> PartitionFigure:
         reported = self._reported_skipped.get(partition, 0)
         self._reported_skipped[partition] = partition.skipped.records
         found = partition.take_foreign_records()
+        counts = [member.counts for member in partition.members]
+        times = [one.committed_timestamp for one in counts if one.committed_timestamp is not None]
         return PartitionFigure(
             topic=partition.topic,
             partition=partition.partition,
             position=partition.position,
-            timestamp=partition.counts.committed_timestamp,
+            timestamp=max(times, default=None),
             end=partition.high_watermark,
             stable_end=partition.last_stable_offset,
             lane="repack" if partition.repack_reason else "raw",
@@ -130,7 +135,7 @@ class SliceReport:
             next_downstream=partition.committed_downstream
             if partition.committed_downstream >= 0
             else None,
-            records=partition.counts.committed_records,
-            bytes=partition.counts.committed_bytes,
-            latency=partition.counts.take_latency(),
+            records=sum([one.committed_records for one in counts]),
+            bytes=sum([one.committed_bytes for one in counts]),
+            latency=add_up([one.take_latency() for one in counts]),
         )

@@ -36,6 +36,15 @@ ErrorState = Literal["faulted", "gap"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class RouteWork:
+    """A further topic on the target for records of a partition, by a rule."""
+
+    remote_topic: str
+    remote_topic_id: str
+    remote_configs: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class PartitionWork:
     """One source partition to copy. Topic ids are those that the planner saw; a lane reads no
     others.
@@ -54,6 +63,18 @@ class PartitionWork:
     # A bounded run copies only offsets below this one.
     stop: int | None = None
     remote_configs: dict[str, str] = dataclasses.field(default_factory=dict)
+    routes: tuple[RouteWork, ...] = ()
+
+    @property
+    def remote_topics(self) -> dict[str, str]:
+        """The ids of all its topics on the target, by name."""
+        routes = {route.remote_topic: route.remote_topic_id for route in self.routes}
+        return {self.remote_topic: self.remote_topic_id, **routes}
+
+    @classmethod
+    def from_dict(cls, raw: dict[str, Any]) -> Self:
+        routes = tuple(RouteWork(**row) for row in raw.pop("routes", ()))
+        return cls(routes=routes, **raw)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,7 +135,7 @@ class SliceWork:
         return cls(
             source=ClusterSpec(**raw.pop("source")),
             target=ClusterSpec(**raw.pop("target")),
-            partitions=tuple(PartitionWork(**row) for row in raw.pop("partitions")),
+            partitions=tuple(map(PartitionWork.from_dict, raw.pop("partitions"))),
             **raw,
         )
 

@@ -149,12 +149,13 @@ def truncation_marks(
     return [
         (
             restart_key(
-                row.topic, row.partition, generation_of(row), row.target_topic_id, row.position
+                row.topic, row.partition, generation_of(row, into), into, row.position
             ).to_bytes(),
             MARK_BODY,
         )
         for row in rows
         if row.kept > stored.positions[row.topic, row.partition].kept
+        for into in (row.target_topic_id, *(route.topic_id for route in row.routes))
     ]
 
 
@@ -257,7 +258,7 @@ class GapResolver:
         them."""
         if not rows or not builder.target_has(self._runs_topic):
             return {}
-        remote = {tp: (builder.work[tp].remote_topic, tp[1]) for tp in rows}
+        remote = {tp: builder.work[tp].remote_topics for tp in rows}
         return find_lost_positions(self._target, self._runs_topic, rows, remote, deadline_s=RUNS_S)
 
     def _restore_positions(

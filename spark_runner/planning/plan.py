@@ -10,12 +10,12 @@ from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicPartition
 from mirrors.domain.filters.topics import TopicSelection
 from mirrors.domain.formatting import short_name
 from mirrors.domain.gaps.lost_ranges import GapFacts, gap_of_generation, gap_of_range, stored_gap
-from mirrors.domain.internal_topics.records import Position
+from mirrors.domain.internal_topics.records import Position, RoutePosition
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.runners.job_files import TopicStatus
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics.plan import CopiedTopic, SkippedTopic, TopicPlan
-from spark_runner.ipc.messages import ErrorState, PartitionError, PartitionWork
+from spark_runner.ipc.messages import ErrorState, PartitionError, PartitionWork, RouteWork
 from spark_runner.planning.blocked_topics import CANNOT_BE_CREATED, NOT_DESCRIBED, Blocker
 from spark_runner.planning.start_offsets import SourceRanges
 from spark_runner.positions.topic import StoredPositions
@@ -125,6 +125,9 @@ class PlanBuilder:
             source_topic_id=work.topic_id,
             target_cluster=self._target.cluster_id,
             target_topic_id=work.remote_topic_id,
+            routes=tuple(
+                RoutePosition(route.remote_topic, route.remote_topic_id) for route in work.routes
+            ),
         )
 
     def target_has(self, topic: str) -> bool:
@@ -135,7 +138,12 @@ class PlanBuilder:
         """Set the settings of remote topics that a lane must respect."""
         for tp, work in self.work.items():
             self.work[tp] = dataclasses.replace(
-                work, remote_configs=configs.get(work.remote_topic, {})
+                work,
+                remote_configs=configs.get(work.remote_topic, {}),
+                routes=tuple(
+                    dataclasses.replace(route, remote_configs=configs.get(route.remote_topic, {}))
+                    for route in work.routes
+                ),
             )
 
     def apply_positions(self, stored: StoredPositions) -> None:
@@ -218,24 +226,30 @@ class PlanBuilder:
         )
 
     def _add(self, topic: CopiedTopic) -> None:
-        remote = self._target.topics.get(topic.remote_topic)
         for partition in range(topic.partitions):
             tp = (topic.topic, partition)
-            if remote is None or partition >= remote.partitions:
-                lacks = f"{topic.remote_topic} is not there yet, or lacks partition {partition}."
-                code, reason = self._blockers.get(
-                    topic.remote_topic, Blocker("remote_topic", lacks)
+            ids: list[str] = []
+            for name in (topic.remote_topic, *topic.routes):
+                remote = self._target.topics.get(name)
+                if remote is None or partition >= remote.partitions:
+                    lacks = f"{name} is not there yet, or lacks partition {partition}."
+                    code, reason = self._blockers.get(name, Blocker("remote_topic", lacks))
+                    self.stop(tp, None, "faulted", code, reason)
+                    break
+                ids.append(remote.topic_id)
+            else:
+                self.work[tp] = PartitionWork(
+                    topic=topic.topic,
+                    topic_id=self._source.topics[topic.topic].topic_id,
+                    partition=partition,
+                    remote_topic=topic.remote_topic,
+                    remote_topic_id=ids[0],
+                    start=0,
+                    routes=tuple(
+                        RouteWork(remote_topic=name, remote_topic_id=topic_id)
+                        for name, topic_id in zip(topic.routes, ids[1:], strict=True)
+                    ),
                 )
-                self.stop(tp, None, "faulted", code, reason)
-                continue
-            self.work[tp] = PartitionWork(
-                topic=topic.topic,
-                topic_id=self._source.topics[topic.topic].topic_id,
-                partition=partition,
-                remote_topic=topic.remote_topic,
-                remote_topic_id=remote.topic_id,
-                start=0,
-            )
 
     def _stop_topic(self, topic: SkippedTopic) -> None:
         """Stop the partitions of a selected topic that cannot have a remote topic."""

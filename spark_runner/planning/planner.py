@@ -163,7 +163,11 @@ class Planner:
         return (
             {name: len(view.leaders) for name, view in source.items()},
             {row.topic: _identity(source.get(row.topic)) for row in copied},
-            {row.remote_topic: _identity(target.get(row.remote_topic)) for row in copied},
+            {
+                name: _identity(target.get(name))
+                for row in copied
+                for name in (row.remote_topic, *row.routes)
+            },
             (colliding(faults, target), self._metadata[1].brokers) if faults else None,
         )
 

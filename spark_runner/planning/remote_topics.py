@@ -8,6 +8,7 @@ from collections.abc import Container, Mapping
 
 from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicState
 from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics.acls import with_grant
 from mirrors.domain.topics.plan import TopicPlan, plan_topics
@@ -33,6 +34,7 @@ class RemoteTopics:
 
     def __init__(self, spec: FlowSpec, source: Admin, target: Admin) -> None:
         self._spec = spec
+        self._policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
         self._source = source
         self._target = target
         # Topics whose remote topic was deleted although records were copied into it.
@@ -126,11 +128,24 @@ class RemoteTopics:
             topic for topic in was_copied if context.recreates_remote_topic(topic, stored)
         }
         hidden = self._undescribable(plan, target)
-        self.missing = {
-            new.topic
-            for new in plan.create
-            if new.topic in was_copied and new.remote_topic not in hidden
+        routed = {
+            (topic, route.topic)
+            for (topic, _), known in stored.positions.items()
+            for route in known.routes
+            # Where nothing was written yet, a topic is new to the flow.
+            if route.map_end is not None
         }
+        lost = [
+            new
+            for new in plan.create
+            if new.topic in was_copied
+            and new.remote_topic not in hidden
+            and (
+                new.remote_topic == self._policy.remote_topic(new.topic)
+                or (new.topic, new.remote_topic) in routed
+            )
+        ]
+        self.missing = {new.topic for new in lost}
         # Refused for another reason, the topic does not exist either.
         self.missing |= {
             row.topic
@@ -144,8 +159,7 @@ class RemoteTopics:
                 f"{new.topic} were copied before: it was deleted there, or the flow names it "
                 f"differently now. {new.topic} is not copied into an empty topic.",
             )
-            for new in plan.create
-            if new.topic in self.missing
+            for new in lost
         }
         return deleted | hidden
 
@@ -182,6 +196,7 @@ class RemoteTopics:
 
     def configs(self, builder: PlanBuilder) -> dict[str, dict[str, str]]:
         names = {row.remote_topic for row in builder.work.values()}
+        names |= {route.remote_topic for row in builder.work.values() for route in row.routes}
         answer = self._target.describe_configs(names, deadline_s=DEADLINE_S)
         self._unread_configs = self._unread_configs_warning(answer.failed)
         return {

@@ -59,41 +59,51 @@ def find_lost_positions(
     target: Admin,
     runs_topic: str,
     rows: Mapping[TopicPartition, Position],
-    remote: Mapping[TopicPartition, TopicPartition],
+    remote: Mapping[TopicPartition, Mapping[str, str]],
     *,
     deadline_s: float,
 ) -> dict[TopicPartition, Position]:
     """Rows marked as lost, for partitions without a position that their runs say were copied.
 
-    `rows`: their start rows; `remote`: their remote partitions. The flow's copies end before the
-    last offset, which is a transaction marker then.
+    `rows`: their start rows; `remote`: ids of their remote topics by name. The flow's copies end
+    before the last offset, which is a transaction marker then.
     """
-    ends = target.list_offsets(remote.values(), "latest", deadline_s=deadline_s).done
-    full = {tp: row for tp, row in rows.items() if ends.get(remote[tp])}
+    places = {(name, tp[1]) for tp, names in remote.items() for name in names}
+    ends = target.list_offsets(places, "latest", deadline_s=deadline_s).done
+    full = {
+        tp: row for tp, row in rows.items() if any(ends.get((name, tp[1])) for name in remote[tp])
+    }
     if not full:
         return {}
     runs = _furthest(_read(target, runs_topic, deadline_s), full.values())
     # Of any generation: the decision that started it may be lost as well.
     copied = {(topic, partition, into) for topic, partition, _, into in runs}
-    return {
-        tp: dataclasses.replace(row, next_downstream=0, remote_copied=max(1, ends[remote[tp]] - 1))
-        for tp, row in full.items()
-        if _remote_of(row) in copied
-    }
+    found: dict[TopicPartition, Position] = {}
+    for tp, row in full.items():
+        reached = [
+            ends.get((name, tp[1]), 0) for name, into in remote[tp].items() if (*tp, into) in copied
+        ]
+        if any(reached):
+            end = max(1, max(reached) - 1)
+            found[tp] = dataclasses.replace(row, next_downstream=0, remote_copied=end)
+    return found
 
 
 def _map_key(row: Position) -> _MapKey:
     return row.topic, row.partition, generation_of(row), row.target_topic_id
 
 
-def _remote_of(row: Position) -> tuple[str, int, str]:
-    return row.topic, row.partition, row.target_topic_id
+def _remotes_of(row: Position) -> set[tuple[str, int, str]]:
+    ids = (row.target_topic_id, *(route.topic_id for route in row.routes))
+    return {(row.topic, row.partition, into) for into in ids}
 
 
 def _row(known: Position, facts: GapFacts, last: Run) -> Position | None:
     position, remote_end = last.upstream + last.length, last.downstream + last.length
     if (
         facts.remote_copied is None
+        # The last run of one target topic says nothing about the others.
+        or known.routes
         or remote_end < facts.remote_copied
         or position <= known.position
     ):
@@ -119,7 +129,7 @@ def _read(target: Admin, topic: str, deadline_s: float) -> Iterable[InternalReco
 
 def _furthest(records: Iterable[InternalRecord], rows: Iterable[Position]) -> dict[_MapKey, Run]:
     """For each map of these partitions, the run that reaches furthest on the target."""
-    wanted = set(map(_remote_of, rows))
+    wanted = {place for row in rows for place in _remotes_of(row)}
     found: dict[_MapKey, Run] = {}
     for record in records:
         if record.value is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirrors.domain.gaps.lost_ranges import GapFacts
+from mirrors.domain.gaps.lost_ranges import GapFacts, changed_route
 from mirrors.domain.internal_topics.records import Position
 
 _DIFFERENCES = {
@@ -28,6 +28,14 @@ def describe_generation_gap(
                 f"{name} is not replicated: {difference}. The position {known.position} belongs "
                 "to the earlier one, so resuming there would skip or mix records."
             )
+    if (route := changed_route(known, now)) is not None:
+        name = f"{known.topic}-{known.partition}"
+        return (
+            f"{name} is not replicated: {route[0].topic}, to which a rule routes some of its "
+            f"records, was deleted and created again on {target}. What was copied there is lost. "
+            f"The position {known.position} holds for all target topics, so a restart copies the "
+            "records of the others again as well."
+        )
     return None
 
 

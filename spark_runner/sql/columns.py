@@ -25,7 +25,12 @@ FIXED: Final = {KIND: "int", RULE: "int", TEXT: "string", FLUSH: "binary"}
 # Results: a struct with the expression's value, or null if it failed. `_keep` also for a record
 # that is dropped; the others only for records that are kept.
 KEEP: Final = "_keep"
-CHANGES: Final = {"key": "_new_key", "value": "_new_value", "headers": "_new_headers"}
+CHANGES: Final = {
+    "topic": "_new_topic",
+    "key": "_new_key",
+    "value": "_new_value",
+    "headers": "_new_headers",
+}
 
 # Followed by the reference of a secret: values, which no plan of Spark contains.
 SECRET: Final = "_secret_"  # noqa: S105 - a name

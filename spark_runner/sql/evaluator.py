@@ -416,7 +416,9 @@ class ArrowEvaluator:
             changed["headers"] = [
                 [(header["key"] or "", header["value"]) for header in row or ()] for row in headers
             ]
-        return EvaluatedRows(kept, failed, changed["key"], changed["value"], changed["headers"])
+        return EvaluatedRows(
+            kept, failed, changed["key"], changed["value"], changed["headers"], changed["topic"]
+        )
 
 
 def _array(values: Any, kind: Any) -> Any:

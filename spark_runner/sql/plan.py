@@ -37,7 +37,13 @@ from spark_runner.sql.columns import (
 )
 
 # What Spark casts each expression to.
-_RESULTS = {"where": "boolean", "key": "binary", "value": "binary", "headers": COLUMNS["headers"]}
+_RESULTS = {
+    "where": "boolean",
+    "topic": "string",
+    "key": "binary",
+    "value": "binary",
+    "headers": COLUMNS["headers"],
+}
 _SETTINGS = {
     # Otherwise Spark puts values of the environment in place of ${env:NAME}, before it parses.
     "spark.sql.variable.substitute": "false",

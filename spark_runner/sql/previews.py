@@ -147,12 +147,18 @@ def _evaluate(session: SparkSession, request: EvaluationRequest, folder: str) ->
                 message = _failure(session, request, folder, number, failed)
             results.append(EvaluatedRecord(failed, message, None))
             continue
-        after = _parts(row, rule, record) if row[KEEP]["v"] is True else None
+        is_kept = row[KEEP]["v"] is True
+        route = row[CHANGES["topic"]]["v"] if is_kept and rule.topic is not None else None
+        if route is not None and route not in rule.routes:
+            message = f"It gives {route[:60]!r}, which is not in routes."
+            results.append(EvaluatedRecord("topic", message, None))
+            continue
+        after = _parts(row, rule, record) if is_kept else None
         size += after.bytes if after is not None else 0
         if size > MOST_RESULT_BYTES:
             error = f"The rules make more than {MOST_RESULT_BYTES >> 20} MiB of these records."
             return EvaluationResponse(error=f"{error} Preview fewer of them.")
-        results.append(EvaluatedRecord("", "", after))
+        results.append(EvaluatedRecord("", "", after, route or ""))
     return EvaluationResponse(records=tuple(results))
 
 
@@ -195,7 +201,9 @@ def _parts(row: Any, rule: TransformRule, record: SampledRecord) -> RecordParts:
     """The record after its rule."""
     parts = record.parts
     changes: dict[str, Any] = {
-        field: row[column]["v"] for field, column in CHANGES.items() if field in rule.expressions
+        field: row[column]["v"]
+        for field, column in CHANGES.items()
+        if field in rule.expressions and field != "topic"
     }
     for field in ("key", "value"):
         if changes.get(field) is not None:

@@ -28,7 +28,7 @@ def test_rules_are_shown_as_objects_too(flow: dict[str, Any]) -> None:
     assert (first["number"], first["where"], first["value"]) == (1, "value is not null", None)
     assert second == {
         "number": 2, "topics": "a", "where": None, "key": None, "value": None, "headers": None,
-        "on_error": "stop", "provenance": False,
+        "topic": None, "routes": [], "on_error": "stop", "provenance": False,
     }  # fmt: skip
 
 
@@ -36,7 +36,11 @@ def test_rules_are_shown_as_objects_too(flow: dict[str, Any]) -> None:
     ("text", "sentence"),
     [
         ("a,b", "transforms cannot be used: must be a JSON list of rules"),
-        ('[{"topics": "a", "topic": "b"}]', "rule 1, topic: routing to another topic is not sup"),
+        ('[{"topics": "a", "topic": "b"}]', "rule 1, topic: needs routes: list the topics on"),
+        (
+            '[{"topics": "a", "topic": "null", "routes": ["eu"]}]',
+            "rule 1, routes: is not supported yet",
+        ),
         ('[{"topics": "a", "where": "rand() < 1"}]', "transforms, rule 1, where: must not use ra"),
         ('[{"topics": "a", "value": "hmac_value(value, \'env:PATH\')"}]', "is not allowed"),
     ],

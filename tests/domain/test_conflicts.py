@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.filters.topics import TopicSelection
+from mirrors.domain.flows import conflicts
 from mirrors.domain.flows.conflicts import check_flow
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import FlowSpec
+from mirrors.domain.transforms.rules import TransformRule, format_rules
 from tests.domain.cases import IDENTITY, cluster, flow, laws
 
 
@@ -49,6 +51,38 @@ def test_no_flow_may_copy_into_a_dead_letter_topic() -> None:
     for name in ("__consumer_offsets", "mm2-positions.a.internal", "heartbeats"):
         reserved = flow("a", "c", transforms=LETTERS, dead_letter_topic=name)
         assert f"{name} cannot be the dead-letter topic" in refusal(reserved)
+
+
+def routes(*names: str, topics: str = "orders", **more: str) -> dict[str, str]:
+    rule = TransformRule(topics=topics, topic="null", routes=names)
+    return {"transforms": format_rules([rule]), **more}
+
+
+def test_rules_with_routes_cannot_be_saved_yet() -> None:
+    assert "rule 1, routes: is not supported yet" in refusal(flow("a", "c", **routes("eu")))
+
+
+def test_a_route_is_written_by_one_rule_of_one_flow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conflicts, "ROUTING_REFUSED", "")
+    taken = flow("a", "c", **routes("eu"))
+    check_flow(taken, [flow("b", "c"), flow("b", "d", **routes("eu"))])
+    said = "eu on c is a route in a rule of a->c, and b->c would copy eu of b into it"
+    assert said in refusal(taken, identity("b", "c"))
+    assert said in refusal(identity("b", "c"), taken)
+    assert "and a rule of b->c routes records into it" in refusal(
+        taken, flow("b", "c", **routes("eu"))
+    )
+    assert "names __x, which Kafka" in refusal(flow("a", "c", **routes("__x")))
+    assert "a->c would copy orders of a" in refusal(flow("a", "c", **routes("a.orders")))
+    rules = [TransformRule(topics=name, topic="null", routes=("eu",)) for name in ("a", "b")]
+    said = "rule 2, routes: names eu, as rule 1 does"
+    assert said in refusal(flow("a", "c", transforms=format_rules(rules)))
+    late = flow("a", "c", **routes("eu", delivery="at_least_once"))
+    assert "rule 1, routes: needs delivery=exactly_once" in refusal(late)
+    both = flow("a", "c", **routes("eu", skip_replicated="true"))
+    assert "routes: cannot be used with skip.replicated=true" in refusal(both)
+    [warning] = check_flow(taken, [flow("c", "a")])
+    assert warning.startswith("c->a would copy eu, a route of a->c, back to a.")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from mirrors.domain.cluster_snapshot import ClusterSnapshot, ConfigEntry, TopicState
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics.plan import TopicPlan, plan_topics
+from mirrors.domain.transforms.rules import TRANSFORMS, TransformRule, format_rules
 from tests.domain.cases import IDENTITY, cluster, flow, golden, laws
 from tests.domain.snapshots import picture, topic
 
@@ -176,3 +177,38 @@ def test_a_snapshot_survives_json() -> None:
     before = picture(topic("a", 2, retention_ms="1"), cluster_id="c")
     raw: dict[str, Any] = json.loads(json.dumps(before.to_dict()))
     assert ClusterSnapshot.from_dict(raw) == before
+
+
+def routed(*rules: TransformRule) -> FlowSpec:
+    return flow("primary", "backup", **{TRANSFORMS: format_rules(rules)})
+
+
+def test_routes_are_made_and_grow_like_the_topic_of_the_policy() -> None:
+    rule = TransformRule(topics="orders", topic="null", routes=("orders-eu", "orders-ap"))
+    source = picture(topic("orders", 4, retention_ms="1000"))
+    target = picture(topic("orders-ap", 2))
+    plan = plan_topics(source, target, routed(rule))
+    assert [(new.topic, new.remote_topic, new.partitions) for new in plan.create] == [
+        ("orders", "primary.orders", 4),
+        ("orders", "orders-eu", 4),
+    ]
+    assert {tuple(new.configs.items()) for new in plan.create} == {(("retention.ms", "1000"),)}
+    assert [(row.remote_topic, row.partitions) for row in plan.grow] == [("orders-ap", 4)]
+    [copied] = plan.copied
+    assert copied.routes == rule.routes
+    assert [row.remote_topic for row in plan.pairs] == ["primary.orders", *rule.routes]
+    assert TopicPlan.from_json(plan.to_json()) == plan
+    assert plan_topics(source, applied(plan, target), routed(rule)).create == ()
+
+
+def test_a_target_topic_belongs_to_one_source_topic() -> None:
+    rule = TransformRule(topics="a.*", topic="null", routes=("eu",))
+    plan = plan_topics(picture(topic("a1"), topic("a2"), topic("b")), picture(), routed(rule))
+    assert [row.topic for row in plan.copied] == ["a1", "b"]
+    why, is_fault = reason(plan, "a2")
+    assert is_fault
+    assert why.startswith("eu already gets the records of a1, and a target topic belongs to one")
+    own = TransformRule(topics="b", topic="null", routes=("primary.b",))
+    why, is_fault = reason(plan_topics(picture(topic("b")), picture(), routed(own)), "b")
+    assert is_fault
+    assert "the route primary.b, which is the name that the policy gives" in why

@@ -99,13 +99,13 @@ def test_the_paths_of_a_rule_are_found_with_the_column_they_read() -> None:
 
 def test_long_parts_are_cut_between_characters_and_binary_ones_are_base64() -> None:
     text = ("x" * (SHOWN_BYTES - 1) + "äöü").encode()
-    row = compare_record(record(text), kept(PARTS._replace(value=b"\xff\x00"))).to_dict()
+    row = compare_record(record(text), kept(PARTS._replace(value=b"\xff\x00"))).to_dict("a.t")
     assert row["before"]["value"] == "x" * (SHOWN_BYTES - 1)
     assert (row["before"]["is_cut"], row["after"]["is_cut"]) == (True, False)
     assert row["before"]["bytes"] == len(text) + 7
     assert row["after"]["value_base64"] == "/wA="
     assert row["after"]["headers"][1] == {"name": "none", "value": None}
-    binary = compare_record(record(b"\xff" * (SHOWN_BYTES + 1))).to_dict()
+    binary = compare_record(record(b"\xff" * (SHOWN_BYTES + 1))).to_dict("a.t")
     assert binary["before"]["is_cut"]
 
 

@@ -71,11 +71,18 @@ def test_fields_that_are_missing_or_null_are_none() -> None:
         ('[{"topics": "a", "wehre": "true"}]', "rule 1: has the unknown field 'wehre' (did you "),
         (
             '[{"topics": "a", "x": 1}]',
-            "fields are topics, where, key, value, headers, provenance, on_error",
+            "fields are topics, where, topic, key, value, headers, routes, provenance, on_error",
         ),
         ('[{"topics": "a", "": 1}]', "rule 1: has the unknown field ''"),
         ('[{"topics": "a", "topics": "b"}]', "rule 1, topics: occurs twice"),
-        ('[{"topics": "a", "topic": "b"}]', "rule 1, topic: routing to another topic is not supp"),
+        ('[{"topics": "a", "topic": "b"}]', "rule 1, topic: needs routes: list the topics on"),
+        ('[{"topics": "a", "routes": ["b"]}]', "rule 1, routes: needs topic: an expression that"),
+        ('[{"topics": "a", "topic": "b", "routes": "b"}]', "routes: must be a list of topic names"),
+        ('[{"topics": "a", "topic": "b", "routes": ["b c"]}]', "contains 'b c', which is no topic"),
+        (
+            '[{"topics": "a", "topic": "b", "routes": ["b.c", "b_c"]}]',
+            "names a topic twice, or two that differ only in dots",
+        ),
         ('[{"topics": "a", "on_error": "drop"}]', "rule 1, on_error: must be stop, which stops"),
         ('[{"topics": "a", "on_error": ["stop"]}]', "or dead_letter, which writes the record to"),
         ('[{"topics": "a", "on_error": "dead_letter"}]', "rule 1, on_error: needs an expression"),
@@ -140,18 +147,24 @@ def test_a_rule_that_filters_or_writes_dead_letters_drops_records() -> None:
     assert effect_of("c", rules).startswith("rule 3 (c) changes value; records for which it fai")
 
 
-TEXTS = st.text(min_size=1, max_size=30).filter(lambda text: text.strip())
+TEXTS = st.text(min_size=1, max_size=30).filter(lambda text: text.strip() and "\r\n" not in text)
 RULES = st.builds(
     TransformRule,
     topics=st.sampled_from(["orders", ".*", r"a\.b", "(?i)X|y{1,2}"]),
     where=TEXTS,
     provenance=st.booleans(),
     on_error=st.sampled_from(ERROR_ACTIONS),
-    **{field: st.none() | TEXTS for field in EXPRESSION_FIELDS if field != "where"},
+    **{field: st.none() | TEXTS for field in EXPRESSION_FIELDS if field not in ("where", "topic")},
+)
+ROUTED = st.builds(
+    dataclasses.replace,
+    RULES,
+    topic=TEXTS.filter(bool),
+    routes=st.sampled_from([("eu",), ("orders-eu", "orders.ap")]),
 )
 
 
-@given(st.lists(RULES, max_size=4))
+@given(st.lists(RULES | ROUTED, max_size=4))
 def test_formatted_rules_are_one_printable_line_that_parses_to_the_same(
     rules: list[TransformRule],
 ) -> None:

@@ -178,7 +178,7 @@ def rule_preview(of: Flow, **facts: Any) -> RulePreview:
         ],
         "left_out": 0,
         "paths": [{**path, "records": 0}, {**path, "path": "card", "records": 4}],
-        "rows": [row.to_dict() for row in compared],
+        "rows": [row.to_dict("primary.orders") for row in compared],
     }
     rest = {"requested_by": "admin", "requested_at": now, "ended_at": now, "as_of": now}
     rest |= {"topic": "orders", "count": 20, "rules": "", "is_edited": True}

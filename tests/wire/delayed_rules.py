@@ -5,6 +5,7 @@ What Spark does is tested in tests/spark/test_rules.py.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import queue
 import random
@@ -12,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 
-from mirrors.domain.transforms.rules import TransformRule, format_rules
+from mirrors.domain.transforms.rules import TransformRule, format_rules, parse_rules
 from spark_runner.engine.transforms.evaluation import EvaluatedRows, Row
 from spark_runner.kafka_protocol.records import Record
 
@@ -29,6 +30,17 @@ RULES = format_rules(
 )
 
 
+def routed_rules(routes: Sequence[str]) -> str:
+    """The same rule with these routes, for Europe and Asia."""
+    [rule] = parse_rules(RULES)
+    return format_rules([dataclasses.replace(rule, topic="null", routes=tuple(routes))])
+
+
+def place(offset: int) -> int:
+    """Where a record goes: 0 for the topic of the policy, 1 and 2 for the routes."""
+    return (offset // 5) % 3
+
+
 def fails(offset: int) -> bool:
     return offset % 3 != 1 and offset % 7 == 3
 
@@ -43,7 +55,8 @@ def expected(records: Sequence[Record]) -> Iterator[Record]:
 class DelayedRules:
     """An `Evaluator`; `pace` stretches its delays, of up to 0.1 s."""
 
-    def __init__(self, seed: float, pace: float) -> None:
+    def __init__(self, seed: float, pace: float, routes: Sequence[str] = ()) -> None:
+        self._routes = (None, *routes)
         self._chance = random.Random(seed)
         self._pace = pace
         self._asked: queue.SimpleQueue[Sequence[Row] | None] = queue.SimpleQueue()
@@ -82,5 +95,8 @@ class DelayedRules:
             kept = [piece.offset % 3 != 1 for piece, _, _ in rows]
             values = [(fields.value or b"") + b"!" for _, fields, _ in rows]
             failed = {at: "value" for at, row in enumerate(rows) if fails(row[0].offset)}
-            self._answers.put(EvaluatedRows(kept, failed, None, values, None))
+            topics = None
+            if len(self._routes) > 1:
+                topics = [self._routes[place(row[0].offset)] for row in rows]
+            self._answers.put(EvaluatedRows(kept, failed, None, values, None, topics))
             os.write(self._wake, b"\0")

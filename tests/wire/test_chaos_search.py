@@ -29,7 +29,7 @@ from spark_runner.ipc.messages import SliceResult
 from spark_runner.kafka_protocol import produce
 from spark_runner.kafka_protocol.records import Record, encode_batch
 from tests.wire.chaos import Chaos, FaultPlan, ProcessKilled
-from tests.wire.delayed_rules import RULES, DelayedRules, expected, fails
+from tests.wire.delayed_rules import RULES, DelayedRules, expected, fails, place, routed_rules
 from tests.wire.world import Driver, Flow, Side, bare, soon, unique
 
 log = logging.getLogger(__name__)
@@ -103,9 +103,13 @@ class Round:
         seed: int,
         delivery: str,
         pace: float,
+        routes: int = 0,
         **properties: str,
     ) -> None:
         self.chance = chance = random.Random(seed)
+        self._routes = [unique(f"route{number}") for number in range(routes)]
+        if routes:
+            properties[TRANSFORMS] = routed_rules(self._routes)
         self._pace = pace
         self.chaos = Chaos(patch)
         self.topic = unique("chaos")
@@ -118,7 +122,7 @@ class Round:
             producer_max_request_size=chance.choice(("20000", "200000", "8388608")),
             **properties,
         )
-        self.remote = self.flow.add(self.topic)
+        self.remote = self.flow.add(self.topic, routes=self._routes)
         self._newest = (13, 11)[seed % 2]
         self._ruled = TRANSFORMS in properties
         self._wild = chance.choice((0.5, 1.0, 2.0, 4.0))
@@ -169,7 +173,9 @@ class Round:
 
     @contextlib.contextmanager
     def _copier(self) -> Iterator[RawCopier]:
-        rules = DelayedRules(self.chance.random(), self._pace) if self._ruled else None
+        rules = None
+        if self._ruled:
+            rules = DelayedRules(self.chance.random(), self._pace, self._routes)
         try:
             yield RawCopier(newest_produce=self._newest, evaluator=rules)
         finally:
@@ -207,12 +213,28 @@ class Round:
                 letters = self._dead_letters(partition)
                 yield from _letter_faults(tp, above, letters, known[tp].dead_letters)
                 above = list(expected(above))
+            if self._routes:
+                yield from self._routed_faults(tp, above)
+                continue
             below = flow.target.read(self.remote, partition)
             if flow.properties["delivery"] == "at_least_once":
                 if set(bare(above)) - set(bare(below)):
                     yield f"{tp}: lost {len(set(bare(above)) - set(bare(below)))}"
                 continue
             yield from _difference(tp, above, below, maps[partition])
+
+    def _routed_faults(self, tp: tuple[str, int], above: list[Record]) -> Iterator[str]:
+        """Of each target topic: its records in order, and a map of its own."""
+        ids = self.flow.rows[tp[1]].remote_topics
+        blocks = self.flow.blocks()
+        for number, name in enumerate((self.remote, *self._routes)):
+            mine = [record for record in above if place(record.offset) == number]
+            below = self.flow.target.read(name, tp[1])
+            runs = self.flow.runs(*tp, blocks=blocks, into=ids[name])
+            mapped = [
+                (run.upstream + at, run.downstream + at) for run in runs for at in range(run.length)
+            ]
+            yield from _difference((*tp, name), mine, below, mapped)
 
     def _unjustified(self) -> Iterator[str]:
         """Partitions that stopped without a fault, and foreign records."""
@@ -283,10 +305,11 @@ def one_round(
     epochs: int,
     delivery: str = "exactly_once",
     pace: float = 1.0,
+    routes: int = 0,
     **properties: str,
 ) -> Counter[str]:
     with pytest.MonkeyPatch.context() as patch:
-        trial = Round(source, target, patch, seed, delivery, pace, **properties)
+        trial = Round(source, target, patch, seed, delivery, pace, routes, **properties)
         trial.run(epochs)
         trial.settle()
     faults = list(trial.faults())
@@ -317,16 +340,28 @@ def test_with_rules_every_kept_record_crosses_once(source: Side, target: Side, s
     ), "nothing was tested"
 
 
+@pytest.mark.parametrize("seed", [41, 42, 43])
+def test_with_routes_every_record_crosses_once_into_its_topic(
+    source: Side, target: Side, seed: int
+) -> None:
+    assert any(
+        one_round(source, target, number, epochs=6, routes=2)["refused"] for number in alike(seed)
+    ), "nothing was tested"
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("rules", ["", RULES], ids=["raw", "rules"])
+@pytest.mark.parametrize(
+    ("rules", "routes"), [("", 0), (RULES, 0), (RULES, 2)], ids=["raw", "rules", "routes"]
+)
 def test_chaos_finds_no_schedule_that_loses_or_repeats(
-    source: Side, target: Side, rules: str
+    source: Side, target: Side, rules: str, routes: int
 ) -> None:
     found = []
     for seed in range(FIRST, FIRST + ROUNDS):
         try:
-            one_round(source, target, seed, epochs=12, **({TRANSFORMS: rules} if rules else {}))
+            given = {TRANSFORMS: rules} if rules else {}
+            one_round(source, target, seed, epochs=12, routes=routes, **given)
         except AssertionError as error:
             found.append(str(error))
             log.warning("found: %s", error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mirrors.domain.offsets.run_blocks import read_block
@@ -12,7 +12,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.protocol.metadata import id_text
 from spark_runner.engine.epoch import RawCopier
 from spark_runner.engine.record_lane.epoch import RecordLane
-from spark_runner.ipc.messages import Figures, PartitionWork, SliceResult, SliceWork
+from spark_runner.ipc.messages import Figures, PartitionWork, RouteWork, SliceResult, SliceWork
 from spark_runner.kafka_protocol.records import Record
 from spark_runner.positions.topic import POSITIONS_CONFIGS
 from tests.wire.sides import DEADLINE_S, Side, soon, unique
@@ -71,13 +71,31 @@ class Flow:
         self.rows: list[PartitionWork] = []
 
     def add(
-        self, topic: str, *, start: int = 0, configs: Mapping[str, str] | None = None, **remote: str
+        self,
+        topic: str,
+        *,
+        start: int = 0,
+        configs: Mapping[str, str] | None = None,
+        routes: Sequence[str] = (),
+        **remote: str,
     ) -> str:
-        """Copy this topic; its remote topic is made with the given configs."""
+        """Copy this topic; its remote topic is made with the given configs, and so are routes."""
         name = f"{self.alias}.{topic}"
         view = self.source.client.describe([topic], soon())[topic]
         made = self.target.make(name, len(view.leaders), replicas=self._replicas, **remote)
         known = {key.replace("_", "."): value for key, value in remote.items()}
+        further = tuple(
+            RouteWork(
+                remote_topic=route,
+                remote_topic_id=id_text(
+                    self.target.make(
+                        route, len(view.leaders), replicas=self._replicas, **remote
+                    ).topic_id
+                ),
+                remote_configs=known,
+            )
+            for route in routes
+        )
         self.rows += [
             PartitionWork(
                 topic=topic,
@@ -87,6 +105,7 @@ class Flow:
                 remote_topic_id=id_text(made.topic_id),
                 start=start,
                 remote_configs=dict(configs if configs is not None else known),
+                routes=further,
             )
             for partition in sorted(view.leaders)
         ]
@@ -142,13 +161,24 @@ class Flow:
         return latest
 
     def runs(
-        self, topic: str, partition: int = 0, *, blocks: Mapping[bytes, bytes] | None = None
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        blocks: Mapping[bytes, bytes] | None = None,
+        into: str = "",
     ) -> list[Run]:
-        """All offset runs of a partition, in upstream order, as a reader finds them."""
+        """All offset runs of a partition, in upstream order, as a reader finds them.
+
+        `into`: only those of the remote topic with this id.
+        """
         mine = f'"topic":"{topic}","partition":{partition},'.encode()
         known = self.blocks() if blocks is None else blocks
         return sorted(
-            run for key, value in known.items() if mine in key for run in read_block(value)
+            run
+            for key, value in known.items()
+            if mine in key and (not into or BlockKey.from_bytes(key).into == into)
+            for run in read_block(value)
         )
 
 

@@ -71,14 +71,18 @@ def plan_starts(
     old: Side,
     new: Side,
     deleted: Collection[TopicPartition] = (),
+    routed: Collection[str] = (),
 ) -> list[PartitionStart]:
     """Return the start of each partition.
 
     - `back`: the policy of the reverse flow; `known`: its positions. `old`: the side that failed.
     - `deleted`: copied partitions that the forward flow saw deleted.
+    - `routed`: topics whose records the forward flow divided among several topics.
     """
     starts = [
-        _without_destination(point, back, old, new, deleted) or _start(point, back, known, old, new)
+        _without_destination(point, back, old, new, deleted)
+        or _routed(point, back, routed)
+        or _start(point, back, known, old, new)
         for point in points
     ]
     blocked = {start.topic: start for start in starts if start.kind == "blocked"}
@@ -126,6 +130,25 @@ def _without_destination(
             f"flow creates it again, for what was written on {back.source_alias} only"
         )
     return PartitionStart(point.remote_topic, point.partition, "gone", None, reason)
+
+
+def _routed(
+    point: Divergence, back: ReplicationPolicy, routed: Collection[str]
+) -> PartitionStart | None:
+    if point.topic not in routed:
+        return None
+    reason = routed_sentence(point.topic, point.remote_topic, back.target_alias or "")
+    return PartitionStart(point.remote_topic, point.partition, "blocked", None, reason)
+
+
+def routed_sentence(topic: str, remote_topic: str, old: str) -> str:
+    """Return why a topic that a rule divided among several target topics does not fail back."""
+    return (
+        f"A rule routes records of {topic} to several topics, of which {remote_topic} is one. They "
+        f"do not fail back: their order in one topic on {old} is lost, and a group has an offset "
+        "in each of them. Copy what is needed by a flow of its own, and set the groups' offsets "
+        "there yourself"
+    )
 
 
 def _start(

@@ -203,7 +203,8 @@ def _skipped(group_partition: GroupPartitionPlan) -> str:
 
 
 def _where(row: GroupPartition | GroupPartitionPlan) -> str:
-    return f"{row.group} in {row.topic}-{row.partition}"
+    into = f" (to {row.route})" if row.route else ""
+    return f"{row.group} in {row.topic}-{row.partition}{into}"
 
 
 def _without_offset(picture: FailoverSnapshot) -> Iterator[Finding]:

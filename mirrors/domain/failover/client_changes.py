@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from mirrors.domain.replication_policy import ReplicationPolicy
 
@@ -37,7 +37,8 @@ def client_changes(
     """
     changes = [_producers(policy, bootstrap, sorted(set(produced)))]
     changes += [
-        _consumers(policy, group, bootstrap, dict(names)) for group, names in sorted(topics.items())
+        _consumers(policy, group, bootstrap, sorted(set(names)))
+        for group, names in sorted(topics.items())
     ]
     return tuple(changes)
 
@@ -73,10 +74,10 @@ def _producers(policy: ReplicationPolicy, bootstrap: str, names: list[str]) -> C
 
 
 def _consumers(
-    policy: ReplicationPolicy, group: str, bootstrap: str, topics: Mapping[str, str]
+    policy: ReplicationPolicy, group: str, bootstrap: str, topics: Sequence[tuple[str, str]]
 ) -> ClientChange:
-    remote = [topics[name] for name in sorted(topics)]
-    if remote == sorted(topics):
+    remote = [there for _, there in topics]
+    if all(name == there for name, there in topics):
         text = f"{group} changes bootstrap.servers. Topic names stay."
         return ClientChange(
             group=group, bootstrap=bootstrap, topics=tuple(remote), pattern="", sentence=text
@@ -85,8 +86,8 @@ def _consumers(
     # here.
     copied = {
         name
-        for name in topics
-        if topics[name] == policy.remote_topic(name) and not policy.continues_in_remote(name)
+        for name, there in topics
+        if there == policy.remote_topic(name) and not policy.continues_in_remote(name)
     }
     renamed = sorted({*remote, *copied})
     text = (

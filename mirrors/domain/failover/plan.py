@@ -257,6 +257,8 @@ def _clients(picture: FailoverSnapshot) -> tuple[ClientChange, ...]:
 
 
 def _name_there(policy: ReplicationPolicy, group_partition: GroupPartition) -> str:
+    if group_partition.route:
+        return group_partition.route
     if policy.is_cycle(group_partition.topic):
         return group_partition.remote_topic or group_partition.topic
     return policy.remote_topic(group_partition.topic)
@@ -325,4 +327,5 @@ def _planned(
         unread_loss=unread,
         waiting=None if ended else max(0, (group_partition.target_end or 0) - (downstream or 0)),
         reason=resume.reason,
+        route=group_partition.route,
     )

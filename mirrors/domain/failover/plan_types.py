@@ -189,6 +189,7 @@ class GroupPartitionPlan:
       None if unknown.
     - `waiting`: at most how many records it will find on the target.
     - `seen_at` (epoch ms): set if the group's offset is an earlier figure.
+    - `route`: the remote topic, if a rule names it; empty for the one that the policy names.
     """
 
     group: str
@@ -205,6 +206,11 @@ class GroupPartitionPlan:
     reason: str
     skipped: int | None = 0
     seen_at: int | None = None
+    route: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, int, str]:
+        return self.group, self.topic, self.partition, self.route
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

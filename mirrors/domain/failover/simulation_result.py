@@ -83,6 +83,7 @@ class GroupPartitionResult:
     drain_ms: int | None
     reason: str
     seen_at: int | None = None
+    route: str = ""
 
 
 def group_partition_result(
@@ -125,6 +126,7 @@ def group_partition_result(
         drain_ms=_drain_ms(waiting, rate),
         reason=reason,
         seen_at=plan.seen_at,
+        route=plan.route,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mirrors.domain.errors import InvalidSettings
+from mirrors.domain.filters.topics import TopicSelection
 from mirrors.domain.flows.named_offsets import check_named
 from mirrors.domain.flows.written_names import (
     FlowNames,
@@ -72,6 +73,45 @@ def check_schemas(spec: FlowSpec) -> None:
         raise InvalidSettings({SCHEMAS: [problem]})
 
 
+# Why rules with routes cannot be saved: docs/adr/0025 says what is missing. Empty: they can.
+ROUTING_REFUSED = "is not supported yet. Remove routes and topic"
+
+
+def check_routes(spec: FlowSpec) -> None:
+    """Check the routes of the flow's rules by themselves. Raises InvalidSettings."""
+    settings = spec.settings
+    owners: dict[str, int] = {}
+    for number, rule in enumerate(settings.transforms, 1):
+        if not rule.routes:
+            continue
+        problem = ""
+        if settings.delivery != "exactly_once":
+            problem = (
+                "needs delivery=exactly_once: with at_least_once, a crash could leave the topics "
+                "at different positions"
+            )
+        elif settings.skip_replicated:
+            problem = (
+                f"cannot be used with {SKIP}=true: the flow in the other direction would copy the "
+                "records back under other names"
+            )
+        policy = policy_for(settings, spec.source.alias, spec.target.alias)
+        for name in rule.routes:
+            if policy.is_reserved(name) or name == spec.dead_letter_topic:
+                problem = problem or (
+                    f"names {name}, which Kafka, MirrorMaker 2 or Understudy use themselves"
+                )
+            if (other := owners.setdefault(name.replace(".", "_"), number)) != number:
+                problem = problem or (
+                    f"names {name}, as rule {other} does or almost: a target topic belongs to one "
+                    "source topic, so that groups can resume there"
+                )
+        if problem := problem or ROUTING_REFUSED:
+            raise InvalidSettings(
+                {TRANSFORMS: [f"{TRANSFORMS}, rule {number}, routes: {problem}."]}
+            )
+
+
 def check_replicated(spec: FlowSpec, writers: Iterable[FlowSpec]) -> None:
     """Check `skip.replicated`. `writers` are the flows that write on the source of `spec`."""
     for writer in writers if spec.settings.skip_replicated else ():
@@ -106,6 +146,8 @@ def check_flow(
     check_named(spec)
     check_expressions(spec)
     check_schemas(spec)
+
+    check_routes(spec)
     rest = [other for other in others if other.name != spec.name]
     places = _Places([spec, *rest], ids or {})
     flow, flows = _flow(spec, places), [_flow(other, places) for other in rest]
@@ -114,6 +156,8 @@ def check_flow(
     for path in _paths(flow, flows):
         _check_loop(path)
     _check_dead_letters(flow, flows)
+    _check_routes(flow, flows)
+    warnings += _copied_back(flow, flows)
     check_replicated(spec, [other.spec for other in flows if other.target == flow.source])
     for other in flows:
         if other.source == flow.target:
@@ -176,6 +220,47 @@ def _check_dead_letters(flow: FlowNames, others: Sequence[FlowNames]) -> None:
                     f"{other}."
                 )
                 raise InvalidSettings({DEAD_LETTER_TOPIC: [sentence]})
+
+
+def _check_routes(flow: FlowNames, others: Sequence[FlowNames]) -> None:
+    """Raise InvalidSettings if a route of this or another flow is also written otherwise."""
+    writers = [flow, *(other for other in others if other.target == flow.target)]
+    for holder in writers:
+        for route in _routes(holder):
+            for writer in writers:
+                if holder is not flow and writer is not flow:
+                    continue
+                what = "a topic" if writer.policy.renames else route.removeprefix(writer.prefix)
+                if writer.may_write(route):
+                    why = f"{writer.spec.name} would copy {what} of {writer.spec.source.alias}"
+                elif writer.spec.dead_letter_topic == route:
+                    why = f"{writer.spec.name} writes its dead letters"
+                elif writer is not holder and route in _routes(writer):
+                    why = f"a rule of {writer.spec.name} routes records"
+                else:
+                    continue
+                sentence = (
+                    f"{route} on {flow.spec.target.alias} is a route in a rule of "
+                    f"{holder.spec.name}, and {why} into it: their records would be mixed. Choose "
+                    "another name in routes."
+                )
+                raise InvalidSettings({TRANSFORMS: [sentence]})
+
+
+def _copied_back(flow: FlowNames, others: Sequence[FlowNames]) -> list[str]:
+    """Warn about flows that would copy a route back: by its name it is a topic of the target."""
+    return [
+        f"{back.spec.name} would copy {route}, a route of {there.spec.name}, back to "
+        f"{back.spec.target.alias}. Exclude it there if that is not wanted."
+        for there, back in [pair for other in others for pair in ((flow, other), (other, flow))]
+        if back.source == there.target and back.target == there.source
+        for route in _routes(there)
+        if TopicSelection(back.spec.settings, back.policy).decide(route).replicated
+    ]
+
+
+def _routes(flow: FlowNames) -> list[str]:
+    return [route for rule in flow.spec.settings.transforms for route in rule.routes]
 
 
 def _dead_patterns(spec: FlowSpec) -> list[str]:

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal, Self, get_args
 
-from mirrors.domain.internal_topics.records import Position
+from mirrors.domain.internal_topics.records import Position, RoutePosition
 
 GapKind = Literal[
     "deleted",
@@ -268,6 +268,26 @@ def gap_of_generation(known: Position, now: Position) -> GapFacts | None:
                 now=is_now,
                 resets=known.resets,
             )
+    if (route := changed_route(known, now)) is not None:
+        return GapFacts(
+            kind="remote_recreated",
+            position=known.position,
+            first=None,
+            end=None,
+            was=route[0].topic_id,
+            now=route[1].topic_id,
+            resets=known.resets,
+        )
+    return None
+
+
+def changed_route(known: Position, now: Position) -> tuple[RoutePosition, RoutePosition] | None:
+    """Return the first route whose topic is another one now, as it was and as it is."""
+    was = {row.topic: row for row in known.routes}
+    for row in now.routes:
+        before = was.get(row.topic)
+        if before is not None and before.topic_id != row.topic_id and before.map_end is not None:
+            return before, row
     return None
 
 

@@ -25,6 +25,7 @@ EMPTY = "nothing was replicated yet: the remote partition is empty"
 class GroupPartition:
     """What was read of one group in one partition of a source topic.
 
+    - `route`: the remote topic, if a rule names it; empty for the one that the policy names.
     - `left_out`: why the flow does not replicate it. `trouble`: why the source could not be read;
       `target_trouble`: why the target could not. Empty if there is no problem.
     - `source_start` and `source_end`: the source's log start and end (not the last stable offset),
@@ -37,6 +38,7 @@ class GroupPartition:
     topic: str
     partition: int
     remote_topic: str | None = None
+    route: str = ""
     left_out: str = ""
     trouble: str = ""
     target_trouble: str = ""
@@ -49,6 +51,10 @@ class GroupPartition:
     target_start: int | None = None
     kept_from: int | None = None
     target_end: int | None = None
+
+    @property
+    def key(self) -> tuple[str, str, int, str]:
+        return self.group, self.topic, self.partition, self.route
 
     @property
     def remote(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import struct
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from mirrors.domain.internal_topics.encoding import (
     MalformedRecord,
@@ -152,6 +152,16 @@ def _is_count(number: object) -> bool:
     return type(number) is int and number >= 0
 
 
+class RoutePosition(NamedTuple):
+    """A further target topic of a source partition, by a rule: `next_downstream` and `map_end`
+    are those of `Position`, in that topic."""
+
+    topic: str
+    topic_id: str
+    next_downstream: int | None = None
+    map_end: int | None = None
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Position:
     """One record of `mm2-positions.<source>.internal`: the next source offset to copy.
@@ -166,6 +176,7 @@ class Position:
       end of a source that was found truncated below the position. `remote_copied`: the end of
       copies found after `next_downstream`. Each stays until a person decides.
     - `dead_letters` counts the records before the position that are in the dead-letter topic.
+    - `routes`: the other target topics of the partition. One position holds for all of them.
     - With at_least_once, `producer` is the id that wrote after the position. `repeats` counts the
       duplicates there so far. `owed` counts those of the remaining batches
       (`spark_runner`).
@@ -190,6 +201,7 @@ class Position:
     remote_copied: int | None = None
     map_end: int | None = None
     dead_letters: int = 0
+    routes: tuple[RoutePosition, ...] = ()
 
     @property
     def key(self) -> bytes:
@@ -201,7 +213,7 @@ class Position:
         for name in ("next_downstream", "map_end", "remote_end", "cut_at", "remote_copied"):
             if (offset := getattr(self, name)) is not None:
                 body[name] = offset
-        for name in ("repeats", "owed", "kept", "dead_letters"):
+        for name in ("repeats", "owed", "kept", "dead_letters", "routes"):
             if said := getattr(self, name):
                 body[name] = said
         if self.producer is not None:
@@ -245,6 +257,8 @@ def read_position(key: bytes | None, value: bytes | None) -> Position | SliceCou
     try:
         if "owed" in body:
             body["owed"] = tuple(body["owed"])
+        if "routes" in body:
+            body["routes"] = tuple(RoutePosition(*row) for row in body["routes"])
         row = SliceCount(**body) if place == {"slices": True} else Position(**place, **body)
     except TypeError:
         raise MalformedRecord("the position lacks a field, or has an unknown one") from None

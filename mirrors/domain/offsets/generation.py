@@ -25,12 +25,12 @@ def generation(
     return hashlib.blake2b(ids.encode(), digest_size=8).hexdigest()
 
 
-def generation_of(row: Position) -> str:
-    """Return the generation of a committed position."""
+def generation_of(row: Position, into: str = "") -> str:
+    """Return the generation of a committed position; of its target topic with the id `into`."""
     return generation(
         row.source_cluster,
         row.source_topic_id,
         row.target_cluster,
-        row.target_topic_id,
+        into or row.target_topic_id,
         row.resets - row.kept,
     )

@@ -37,6 +37,8 @@ class Translation:
 
 
 ALL_DROPPED = "rule {number} of the flow dropped all records of {name} that were read so far"
+DROPPED_OR_ROUTED = f"{ALL_DROPPED}, or routed them to other topics"
+NONE_ROUTED = "rule {number} of the flow routed no record of {name} to {route} so far"
 NOTHING = "no record of this partition was replicated yet"
 
 

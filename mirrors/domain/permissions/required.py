@@ -88,6 +88,8 @@ def _copying(
         operations, why = (*_REMOTE, "AlterConfigs"), f"{why}; synchronize their configs"
     for remote in _remote_names(policy, chosen):
         yield _on("target", "topic", remote, operations, why)
+    for route in (name for rule in spec.settings.transforms for name in rule.routes):
+        yield _on("target", "topic", _literal(route), operations, why)
     for name, what in (
         (policy.positions_topic(), "keep positions"),
         (runs_topic(spec.source.alias), "keep the map of offsets"),

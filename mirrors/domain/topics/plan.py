@@ -19,6 +19,7 @@ from mirrors.domain.patterns.renames import LONGEST_NAME
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics.warnings import Pair, warn
+from mirrors.domain.transforms.rules import routes_of
 
 # MM2's default, lowered where the target has fewer brokers.
 USUAL_REPLICATION_FACTOR = 2
@@ -47,12 +48,16 @@ class Growth:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CopiedTopic:
-    """A source topic that this flow replicates after the plan was applied."""
+    """A source topic that this flow replicates after the plan was applied.
+
+    `routes`: further topics on the target for its records, by a rule.
+    """
 
     topic: str
     remote_topic: str
     partitions: int
     reason: str
+    routes: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,6 +80,15 @@ class TopicPlan:
     skipped: tuple[SkippedTopic, ...] = ()
     warnings: tuple[str, ...] = ()
 
+    @property
+    def pairs(self) -> tuple[CopiedTopic, ...]:
+        """As `copied`, with a row for each route: the route is its remote topic."""
+        return tuple(
+            dataclasses.replace(row, remote_topic=name, routes=())
+            for row in self.copied
+            for name in (row.remote_topic, *row.routes)
+        )
+
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
 
@@ -84,7 +98,10 @@ class TopicPlan:
         return cls(
             create=tuple(NewTopic(**row) for row in raw["create"]),
             grow=tuple(Growth(**row) for row in raw["grow"]),
-            copied=tuple(CopiedTopic(**row) for row in raw["copied"]),
+            copied=tuple(
+                CopiedTopic(**{**row, "routes": tuple(row.get("routes", ()))})
+                for row in raw["copied"]
+            ),
             skipped=tuple(SkippedTopic(**row) for row in raw["skipped"]),
             warnings=tuple(raw["warnings"]),
         )
@@ -118,6 +135,9 @@ class _Planner:
         self._target = target
         self._policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
         self._selection = TopicSelection(spec.settings, self._policy)
+        self._rules = spec.settings.transforms
+        # By remote topic: the source topic whose records it gets.
+        self._written: dict[str, str] = {}
         self._configs = ConfigSelection(spec.settings)
         wanted = spec.settings.replication_factor
         usual = min(USUAL_REPLICATION_FACTOR, max(1, target.brokers))
@@ -146,10 +166,11 @@ class _Planner:
                 self._skip(name, None, verdict.reason)
                 continue
             remote = self._policy.remote_topic(name)
-            if (obstacle := self._obstacle(name, remote)) is not None:
+            routes = routes_of(name, self._rules)
+            if (obstacle := self._obstacle(name, remote, routes)) is not None:
                 self._skip(name, remote, obstacle, fault=True)
                 continue
-            self._take(topic, remote, verdict)
+            self._take(topic, remote, routes, verdict)
         lowered = (self._replication_factor, USUAL_REPLICATION_FACTOR) if self._lowered else None
         return TopicPlan(
             create=tuple(self._create),
@@ -163,7 +184,23 @@ class _Planner:
         row = SkippedTopic(topic=topic, remote_topic=remote, reason=reason, fault=fault)
         self._skipped.append(row)
 
-    def _take(self, topic: TopicState, remote: str, verdict: Verdict) -> None:
+    def _take(
+        self, topic: TopicState, remote: str, routes: tuple[str, ...], verdict: Verdict
+    ) -> None:
+        for name in (remote, *routes):
+            self._written[name] = topic.name
+            self._prepare(topic, name)
+        copied = CopiedTopic(
+            topic=topic.name,
+            remote_topic=remote,
+            partitions=topic.partitions,
+            reason=verdict.reason,
+            routes=routes,
+        )
+        self._copied.append(copied)
+
+    def _prepare(self, topic: TopicState, remote: str) -> None:
+        """Create or extend a topic on the target for records of this one."""
         existing = self._target.topics.get(remote)
         if existing is None:
             new = NewTopic(
@@ -186,16 +223,29 @@ class _Planner:
                 )
                 self._grow.append(growth)
             self._pairs.append(Pair(topic, remote, existing, {}, existing.replication_factor))
-        copied = CopiedTopic(
-            topic=topic.name,
-            remote_topic=remote,
-            partitions=topic.partitions,
-            reason=verdict.reason,
-        )
-        self._copied.append(copied)
 
-    def _obstacle(self, topic: str, remote: str) -> str | None:
+    def _obstacle(self, topic: str, remote: str, routes: tuple[str, ...]) -> str | None:
         """Return why a selected topic cannot be replicated; None if it can."""
+        if (why := self._obstacle_of(topic, remote)) is not None:
+            return why
+        for name in (remote, *routes):
+            if (first := self._written.get(name)) is not None:
+                return (
+                    f"{name} already gets the records of {first}, and a target topic belongs to "
+                    "one source topic: otherwise groups could not resume there. Write one rule "
+                    "with other routes for each of them, or exclude one"
+                )
+            if name in routes and name == remote:
+                return (
+                    f"its rule has the route {name}, which is the name that the policy gives: "
+                    "remove it from routes, and let topic be null for these records"
+                )
+        for name in routes:
+            if (why := self._obstacle_of(topic, name)) is not None:
+                return why
+        return None
+
+    def _obstacle_of(self, topic: str, remote: str) -> str | None:
         same = self._source.cluster_id and self._source.cluster_id == self._target.cluster_id
         if same and remote == topic:
             return (
@@ -203,7 +253,9 @@ class _Planner:
                 "itself. Use another target, or the default replication policy"
             )
         owner = self._owners.get(remote, "")
-        if problem := naming_problem(topic, self._policy, self._shared, owner):
+        if remote == self._policy.remote_topic(topic) and (
+            problem := naming_problem(topic, self._policy, self._shared, owner)
+        ):
             return problem
         if remote in self._target.topics:
             return None

@@ -109,11 +109,13 @@ class EvaluatedRecord(NamedTuple):
 
     - `failed`: the field whose expression failed, empty if none did; `message`: Spark's reason.
     - `after`: None for a record that is dropped or failed.
+    - `route`: the target topic, if the rule names it; empty for the one that the policy names.
     """
 
     failed: str
     message: str
     after: RecordParts | None
+    route: str = ""
 
 
 class Rejection(NamedTuple):
@@ -133,7 +135,7 @@ class EvaluationResponse:
     error: str = ""
 
     def to_json(self) -> str:
-        rows = [[*row[:2], row.after and row.after.to_list()] for row in self.records]
+        rows = [[*row[:2], row.after and row.after.to_list(), row.route] for row in self.records]
         return json.dumps({"records": rows, "rejections": self.rejections, "error": self.error})
 
     @classmethod
@@ -141,8 +143,8 @@ class EvaluationResponse:
         raw = json.loads(text)
         return cls(
             records=tuple(
-                EvaluatedRecord(failed, message, after and RecordParts.from_list(after))
-                for failed, message, after in raw["records"]
+                EvaluatedRecord(failed, message, after and RecordParts.from_list(after), *route)
+                for failed, message, after, *route in raw["records"]
             ),
             rejections=tuple(Rejection(*row) for row in raw["rejections"]),
             error=raw["error"],

@@ -23,6 +23,7 @@ class RecordComparison(NamedTuple):
     - kept: copied unchanged. changed: `changed` names the parts. failed: `failed` is the field
       whose expression failed, and `message` Spark's reason.
     - `after`: None if it is dropped or failed.
+    - `route`: the target topic, if the rule names it; empty for the one that the policy names.
     """
 
     before: SampledRecord
@@ -31,9 +32,13 @@ class RecordComparison(NamedTuple):
     changed: tuple[str, ...] = ()
     failed: str = ""
     message: str = ""
+    route: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON. Long parts are cut; bytes that are not UTF-8 become `…_base64`."""
+    def to_dict(self, remote_topic: str) -> dict[str, Any]:
+        """For JSON; `remote_topic` is the one that the policy names.
+
+        Long parts are cut; bytes that are not UTF-8 become `…_base64`.
+        """
         record = self.before
         return {
             "partition": record.partition,
@@ -45,6 +50,7 @@ class RecordComparison(NamedTuple):
             "message": self.message,
             "before": _shown(record.parts),
             "after": None if self.after is None else _shown(self.after),
+            "target": None if self.after is None else self.route or remote_topic,
         }
 
 
@@ -62,7 +68,8 @@ def compare_record(
         return RecordComparison(record, "dropped", None)
     pairs = zip(RecordParts._fields, record.parts, after, strict=True)
     changed = tuple(name for name, old, new in pairs if old != new)
-    return RecordComparison(record, "changed" if changed else "kept", after, changed)
+    outcome: Outcome = "changed" if changed else "kept"
+    return RecordComparison(record, outcome, after, changed, route=evaluated.route)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,6 +96,12 @@ def totals_of(rows: Sequence[RecordComparison]) -> PreviewTotals:
         bytes_before=sum(row.before.parts.bytes for row in rows if row.outcome != "failed"),
         bytes_after=sum(row.after.bytes for row in rows if row.after is not None),
     )
+
+
+def targets_of(rows: Sequence[RecordComparison], remote_topic: str) -> dict[str, int]:
+    """How many of the records go to each topic on the target, by name."""
+    written = [row.route or remote_topic for row in rows if row.after is not None]
+    return {name: written.count(name) for name in sorted(set(written))}
 
 
 class PathUse(NamedTuple):

@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import functools
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, Final, Literal, get_args
 
@@ -33,13 +34,12 @@ CHANGED_BY_RULE: Final = (
 ErrorAction = Literal["stop", "dead_letter"]
 
 ERROR_ACTIONS: Final = get_args(ErrorAction)
-EXPRESSION_FIELDS: Final = ("where", "key", "value", "headers")
+EXPRESSION_FIELDS: Final = ("where", "topic", "key", "value", "headers")
 LONGEST_EXPRESSION: Final = 10_000
 MOST_RULES: Final = 100
-_FIELDS = ("topics", *EXPRESSION_FIELDS, "provenance", "on_error")
-_LATER = {
-    "topic": "routing to another topic is not supported yet; remove it",
-}
+MOST_ROUTES: Final = 20
+_FIELDS = ("topics", *EXPRESSION_FIELDS, "routes", "provenance", "on_error")
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 class InvalidRule(ValueError):
@@ -62,6 +62,8 @@ class TransformRule:
 
     - `where`: boolean; a record for which it is not true is dropped.
     - `key`, `value`, `headers`: replace that part of the record.
+    - `topic`: the topic on the target for the record: one of `routes`, or null for the topic that
+      the replication policy names. Another result is a failed expression.
     - None leaves records or that part unchanged.
     - `provenance`: headers with the origin of a record are added (`headers.provenance_headers`).
     - `on_error`: what happens to a record for which an expression fails.
@@ -72,6 +74,8 @@ class TransformRule:
     key: str | None = None
     value: str | None = None
     headers: str | None = None
+    topic: str | None = None
+    routes: tuple[str, ...] = ()
     provenance: bool = False
     on_error: ErrorAction = "stop"
 
@@ -89,7 +93,7 @@ class TransformRule:
     @property
     def drops_records(self) -> bool:
         """Whether records of its topics may be missing on the target."""
-        return self.where is not None or self.on_error == "dead_letter"
+        return self.where is not None or bool(self.routes) or self.on_error == "dead_letter"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,8 +134,9 @@ def format_rules(rules: Sequence[TransformRule], *, indent: int | None = None) -
 
 def _choices(rule: TransformRule) -> dict[str, Any]:
     """The fields of a rule that differ from their defaults, without its expressions."""
+    routes = {"routes": list(rule.routes)} if rule.routes else {}
     provenance = {"provenance": True} if rule.provenance else {}
-    return provenance | ({} if rule.on_error == "stop" else {"on_error": rule.on_error})
+    return routes | provenance | ({} if rule.on_error == "stop" else {"on_error": rule.on_error})
 
 
 def in_one_line(text: str) -> str:
@@ -159,10 +164,11 @@ def effect_of(topic: str, rules: Sequence[TransformRule]) -> str:
         return "is copied unchanged: no rule matches it"
     number, rule = match
     named = f"rule {number} ({rule.topics})"
-    changed = [field for field in EXPRESSION_FIELDS[1:] if field in rule.expressions]
+    changed = [field for field in EXPRESSION_FIELDS[2:] if field in rule.expressions]
     acts = ["drops records"] if rule.where is not None else []
     acts += [f"changes {' and '.join(changed)}"] if changed else []
     acts += ["adds headers with the origin"] if rule.provenance else []
+    acts += [f"routes records to {', '.join(rule.routes)}"] if rule.routes else []
     if not acts:
         return f"is copied unchanged: {named} exempts it"
     *first, last = acts
@@ -187,6 +193,12 @@ def rule_for(topic: str, rules: Sequence[TransformRule]) -> TransformRule | None
     return None if number is None else rules[number - 1]
 
 
+def routes_of(topic: str, rules: Sequence[TransformRule]) -> tuple[str, ...]:
+    """Return the further topics on the target for records of a source topic."""
+    rule = rule_for(topic, rules) if rules else None
+    return () if rule is None else rule.routes
+
+
 def dead_letter_topic(rules: Sequence[TransformRule], named: str | None, source: str) -> str | None:
     """Return the topic on the target for records for which a rule fails; None if no rule uses it.
 
@@ -207,7 +219,10 @@ def is_same_rule(topic: str, one: Sequence[TransformRule], two: Sequence[Transfo
     """Return whether both lists do the same to the records of a source topic."""
     rules = (rule_for(topic, rules) for rules in (one, two))
     effects = [
-        ({}, False) if rule is None else (rule.expressions, rule.provenance) for rule in rules
+        ({}, (), False)
+        if rule is None
+        else (rule.expressions, tuple(sorted(rule.routes)), rule.provenance)
+        for rule in rules
     ]
     return effects[0] == effects[1]
 
@@ -241,8 +256,6 @@ def _rule(element: Any, number: int) -> TransformRule:
         raise InvalidRule(f"must be an object in braces, not {_kind(element)}", number=number)
     fields = dict(element)
     for field, _ in element:
-        if field in _LATER:
-            raise InvalidRule(_LATER[field], number=number, field=field)
         if field not in _FIELDS:
             raise InvalidRule(_unknown(field), number=number)
     if len(fields) < len(element):
@@ -263,7 +276,11 @@ def _rule(element: Any, number: int) -> TransformRule:
         problem = "must be true, which adds headers with the origin of each record, or false"
         raise InvalidRule(problem, number=number, field="provenance")
     return TransformRule(
-        topics=_topics(fields, number), provenance=bool(provenance), on_error=on_error, **texts
+        topics=_topics(fields, number),
+        routes=_routes(fields.get("routes"), "topic" in texts, number),
+        provenance=bool(provenance),
+        on_error=on_error,
+        **texts,
     )
 
 
@@ -299,6 +316,36 @@ def _topics(element: dict[str, Any], number: int) -> str:
     except ValueError as error:
         raise InvalidRule(str(error), number=number, field="topics") from None
     return text
+
+
+def _routes(names: Any, has_topic: bool, number: int) -> tuple[str, ...]:
+    """The target topics of a rule. Raises InvalidRule."""
+    if names is None or names == []:
+        if has_topic:
+            problem = "needs routes: list the topics on the target that it may give"
+            raise InvalidRule(problem, number=number, field="topic")
+        return ()
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        problem = f"must be a list of topic names in quotes, not {_kind(names)}"
+        raise InvalidRule(problem, number=number, field="routes")
+    if not has_topic:
+        problem = "needs topic: an expression that gives one of these names, or null"
+        raise InvalidRule(problem, number=number, field="routes")
+    for name in names:
+        if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
+            problem = (
+                f"contains {name[:50]!r}, which is no topic name: up to 249 letters, digits, dots, "
+                "underscores and dashes"
+            )
+            raise InvalidRule(problem, number=number, field="routes")
+    # Kafka rejects names that differ only in dots and underscores.
+    if len({name.replace(".", "_") for name in names}) < len(names):
+        problem = "names a topic twice, or two that differ only in dots and underscores"
+        raise InvalidRule(problem, number=number, field="routes")
+    if len(names) > MOST_ROUTES:
+        problem = f"has {len(names)} topics; the limit is {MOST_ROUTES}"
+        raise InvalidRule(problem, number=number, field="routes")
+    return tuple(names)
 
 
 def _expression(text: Any, number: int, field: str) -> str:

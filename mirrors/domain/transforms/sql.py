@@ -388,6 +388,7 @@ def _check_text(helper: HelperFunction, argument: exp.Expr, kind: str) -> None:
 
 _WANTED: Final = {
     "where": ("boolean",),
+    "topic": ("string",),
     "key": ("binary", "string"),
     "value": ("binary", "string"),
     "headers": (COLUMNS["headers"],),

@@ -26,7 +26,8 @@ class GroupOffset(Owned):
 
     A group that is excluded or has no offset is one row without topic and partition. `wrote` is
     the offset that the flow committed on the target, null when it never did. `source_lag` and
-    `re_reads` are null while unknown. `source_state` is the group's state in the last listing.
+    `re_reads` are null while unknown. With routes, a group-partition has a row for each target
+    topic. `source_state` is the group's state in the last listing.
     `offset_since`: from when on each survey found this offset on the source.
     """
 
@@ -34,6 +35,8 @@ class GroupOffset(Owned):
     group = models.CharField(max_length=LONGEST_GROUP)
     topic = models.CharField(max_length=255, blank=True)
     partition = models.IntegerField(default=NO_PARTITION)
+    # The target topic, if a rule names it; empty for the topic that the policy names.
+    route = models.CharField(max_length=255, blank=True, default="")
     # The remote name may be longer than Kafka allows.
     remote_topic = models.TextField(blank=True)
     source_offset = models.BigIntegerField(null=True)
@@ -53,7 +56,8 @@ class GroupOffset(Owned):
         ordering = ("group", "topic", "partition")
         constraints = (
             models.UniqueConstraint(
-                fields=["flow", "group", "topic", "partition"], name="one_row_per_group_place"
+                fields=["flow", "group", "topic", "partition", "route"],
+                name="one_row_per_group_place_and_route",
             ),
         )
         # All that sorts the list of groups: with it a page reads the index instead of all rows.

@@ -18,7 +18,7 @@ from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.comparison.digests import CHUNK
 from mirrors.domain.offsets.translation import Translation
 from mirrors.domain.specs import FlowSpec
-from mirrors.domain.transforms.rules import rule_number
+from mirrors.domain.transforms.rules import routes_of, rule_number
 from mirrors.kafka.admin.topics import Admin, OffsetQuery
 from mirrors.models import (
     Comparison,
@@ -42,6 +42,10 @@ _BATCH = 500
 _MIXED = (
     "With skip.replicated, one topic holds records of both directions in a different order on "
     "each cluster, so they cannot be compared in order."
+)
+_ROUTED = (
+    "A rule divides the records of this topic among the topic that the policy names and {routes}, "
+    "so no one topic on the target has all of them to compare."
 )
 _RECORD_LANE = "record"
 _NO_MAP = "It has no offset map: nothing was replicated yet, or only by a lane that writes no map."
@@ -292,6 +296,8 @@ class _Planner:
             return f"The {side} has no such partition, or does not report its end."
         if self._spec.settings.skip_replicated:
             return _MIXED
+        if routes := routes_of(tp[0], self._spec.settings.transforms):
+            return _ROUTED.format(routes=", ".join(routes))
         if why := self._why_rules_unknown(tp[0]):
             return why
         if asked is not None or self._holds_foreign(tp, known, uncopied):

@@ -29,6 +29,7 @@ from mirrors.domain.failback.reverse_flow import (
 )
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import FlowSpec
+from mirrors.domain.transforms.rules import routes_of
 from mirrors.models import Divergence, Failback, FailoverStep, Flow, Job, claim
 from mirrors.models.failback import FailbackState
 from mirrors.models.failover import FailoverState
@@ -155,7 +156,16 @@ class _Preparation:
         policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
         known = positions_of_flow(spec)
         deleted = deleted_before(self._flow, self._there, points, sides.old)
-        starts = plan_starts(points, policy, known, old=sides.old, new=sides.new, deleted=deleted)
+        rules = self._there.settings.transforms
+        starts = plan_starts(
+            points,
+            policy,
+            known,
+            old=sides.old,
+            new=sides.new,
+            deleted=deleted,
+            routed={point.topic for point in points if routes_of(point.topic, rules)},
+        )
         shown = [
             {"topic": s.topic, "partition": s.partition, "kind": s.kind, "offset": s.offset,
              "reason": s.reason} for s in starts

@@ -22,7 +22,7 @@ from mirrors.domain.gaps.lost_ranges import UNCOPYABLE, GapFacts, GapKind
 from mirrors.domain.internal_topics.records import Position
 from mirrors.domain.replication_policy import ReplicationPolicy
 from mirrors.domain.specs import FlowSpec
-from mirrors.domain.transforms.rules import TransformRule
+from mirrors.domain.transforms.rules import TransformRule, routes_of
 from mirrors.kafka.admin.groups import GroupListing, list_reachable_groups
 from mirrors.kafka.admin.topics import Admin, Partial
 from mirrors.kafka.internal_topics.positions import read_positions
@@ -45,6 +45,7 @@ from mirrors.services.failover.source_partitions import (
 )
 from mirrors.services.failover.target_topics import read_target_topics, target_topics
 from mirrors.services.gaps.lost_ranges import facts_of
+from mirrors.services.groups.survey import with_routes
 from mirrors.services.offsets.mm2_bounds import find_group_bounds
 from mirrors.services.offsets.reverse_translation import origin_partitions
 from mirrors.services.offsets.run_index import refresh_index
@@ -149,6 +150,8 @@ class _InputReader:
         self._home, self._topic_rows = origin_partitions(self._flow), read_target_topics(self._flow)
         with Admin(self._spec.target, client_id=CLIENT_ID) as target:
             remote = {(row.remote_topic, row.partition) for row in rows} | {*self._home.values()}
+            rules = self._spec.settings.transforms
+            remote |= {(to, row.partition) for row in rows for to in routes_of(row.topic, rules)}
             named = {topic for topic, _ in remote} | self._topic_rows.topics
             there = _topics(target, named, self._now)
             partitions = _existing(remote, there.topics)
@@ -172,10 +175,13 @@ class _InputReader:
         names = {row.topic: row.remote_topic for row in rows}
         names |= {remote[0]: source[0] for remote, source in self._home.items()}
         seen = _groups(self._flow, self._spec, self._groups, names, self._source_s)
+        seen = _with_routes(seen, self._spec.settings.transforms, self._home)
         self._tick()
         refresh_index(flow=self._flow)
         if not seen.trouble:
-            group_partitions = [row for group in seen.groups for row in group.group_partitions]
+            group_partitions = [
+                row for group in seen.groups for row in group.group_partitions if not row.route
+            ]
             find_group_bounds(
                 flow=self._flow, group_partitions=group_partitions, deadline_s=self._source_s
             )
@@ -335,15 +341,21 @@ def _at_target(
     position = positions.get((row.topic, row.partition))
     if position is None or row.facts is not None or row.remote_topic in there.failed:
         return row
-    topic, was = there.topics.get(row.remote_topic), position.target_topic_id
-    kind: GapKind = "remote_missing" if topic is None else "remote_recreated"
-    if topic is not None and (not was or not topic.topic_id or was == topic.topic_id):
-        return row
-    now = "" if topic is None else topic.topic_id
-    facts = GapFacts(
-        kind=kind, position=position.position, first=row.first, end=None, was=was, now=now
-    )
-    return dataclasses.replace(row, facts=facts)
+    ids = {row.remote_topic: position.target_topic_id}
+    # A route that has no record of the partition yet may be created again.
+    ids |= {route.topic: route.topic_id for route in position.routes if route.map_end is not None}
+    for name, was in ids.items():
+        if name in there.failed:
+            continue
+        topic = there.topics.get(name)
+        kind: GapKind = "remote_missing" if topic is None else "remote_recreated"
+        if topic is None or (was and topic.topic_id and was != topic.topic_id):
+            now = "" if topic is None else topic.topic_id
+            facts = GapFacts(
+                kind=kind, position=position.position, first=row.first, end=None, was=was, now=now
+            )
+            return dataclasses.replace(row, facts=facts)
+    return row
 
 
 def _not_visible(flow: Flow) -> str:
@@ -386,6 +398,27 @@ def _groups(
         return dataclasses.replace(found, trouble=trouble, away=away)
 
 
+def _with_routes(
+    seen: SourceGroups,
+    rules: Sequence[TransformRule],
+    home: Mapping[TopicPartition, TopicPartition],
+) -> SourceGroups:
+    """Each group-partition with a row for each of its target topics."""
+    origins = {topic for topic, _ in home}
+    groups = [
+        dataclasses.replace(
+            group,
+            group_partitions=tuple(
+                row
+                for row in with_routes(group.group_partitions, rules)
+                if not row.route or row.topic not in origins
+            ),
+        )
+        for group in seen.groups
+    ]
+    return dataclasses.replace(seen, groups=tuple(groups))
+
+
 def _with_positions(flow: Flow, rows: list[PartitionSnapshot]) -> list[PartitionSnapshot]:
     known = PartitionMap.objects.filter(flow=flow, position__isnull=False)
     positions = {(row.topic, row.partition): row.position for row in known}
@@ -410,10 +443,12 @@ def _copied_by_then(
         (row.topic, row.partition) for group in picture.groups for row in group.group_partitions
     }
     wanted = {tp: positions[tp] for tp in read & names.keys() & positions.keys()}
-    for tp, end in replicated_end_offsets(flow, wanted).items():
-        remote = (names[tp].remote_topic, tp[1])
-        if remote in found:
-            found[remote] = max(found[remote], end)
+    routes = {row.route for group in picture.groups for row in group.group_partitions}
+    for route in {"", *routes}:
+        for tp, end in replicated_end_offsets(flow, wanted, route).items():
+            remote = (route or names[tp].remote_topic, tp[1])
+            if remote in found:
+                found[remote] = max(found[remote], end)
     return found
 
 

@@ -39,7 +39,10 @@ def with_resume_offsets(
     group_partitions = [
         group_partition for group in groups for group_partition in group.group_partitions
     ]
-    known = _translations(flow, _asked(group_partitions, seen), home, positions)
+    known: dict[tuple[str, TopicPartition, int], Translation] = {}
+    for route in {group_partition.route for group_partition in group_partitions}:
+        mine = [one for one in group_partitions if one.route == route]
+        known |= _translations(flow, _asked(mine, seen), home, positions, route)
     for group in groups:
         yield dataclasses.replace(
             group,
@@ -73,19 +76,22 @@ def _translations(
     asked: Mapping[TopicPartition, set[int]],
     home: Mapping[TopicPartition, TopicPartition],
     positions: Mapping[TopicPartition, int],
-) -> dict[tuple[TopicPartition, int], Translation]:
+    route: str,
+) -> dict[tuple[str, TopicPartition, int], Translation]:
     away = {tp: rows for tp, rows in asked.items() if tp not in home}
-    answers = translate_offsets(flow=flow, partitions=away, positions=positions, with_bounds=True)
+    answers = translate_offsets(
+        flow=flow, partitions=away, positions=positions, with_bounds=True, route=route
+    )
     answers |= translate_to_origin(flow, {tp: asked[tp] for tp in asked.keys() & home.keys()})
-    return {(where, row.upstream): row for where, rows in answers.items() for row in rows}
+    return {(route, where, row.upstream): row for where, rows in answers.items() for row in rows}
 
 
 def replicated_end_offsets(
-    flow: Flow, positions: Mapping[TopicPartition, int]
+    flow: Flow, positions: Mapping[TopicPartition, int], route: str = ""
 ) -> dict[TopicPartition, int]:
     """Target offset after the last record that these positions cover; markers do not count."""
     asked = {tp: [position] for tp, position in positions.items()}
-    found = translate_offsets(flow=flow, partitions=asked, positions=positions)
+    found = translate_offsets(flow=flow, partitions=asked, positions=positions, route=route)
     return {
         tp: rows[0].downstream
         for tp, rows in found.items()
@@ -96,7 +102,7 @@ def replicated_end_offsets(
 def _with_ends(
     group_partition: GroupPartition,
     source: Mapping[TopicPartition, PartitionSnapshot],
-    known: Mapping[tuple[TopicPartition, int], Translation],
+    known: Mapping[tuple[str, TopicPartition, int], Translation],
     starts: Mapping[TopicPartition, int],
     ends: Partial[TopicPartition, int],
 ) -> GroupPartition:
@@ -107,13 +113,14 @@ def _with_ends(
     )
     row = source.get(here)
     start = None if row is None else row.source_start
-    kept = None if start is None else known.get((here, start))
+    route = group_partition.route
+    kept = None if start is None else known.get((route, here, start))
     # A partition without a response may still exist.
     silence = ends.failed[there].message if there in ends.failed else ""
     offset = group_partition.source_offset
     return dataclasses.replace(
         group_partition,
-        translation=group_partition.translation if offset is None else known[here, offset],
+        translation=group_partition.translation if offset is None else known[route, here, offset],
         source_start=start,
         source_end=None if row is None else row.source_last,
         kept_from=None if kept is None else kept.downstream,

@@ -79,7 +79,7 @@ def groups_from_rows(
 ) -> SourceGroups:
     """As the sync tasks last saw them; the age of a group is its oldest figure's."""
     asked = sorted(set(names))
-    rows = GroupOffset.objects.filter(flow=flow, source_offset__isnull=False)
+    rows = GroupOffset.objects.filter(flow=flow, route="", source_offset__isnull=False)
     by_group: dict[str, list[GroupOffset]] = {}
     for row in rows.filter(group__in=asked) if asked else rows:
         if row.topic in remote:

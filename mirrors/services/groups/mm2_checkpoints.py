@@ -92,13 +92,16 @@ def store_survey(*, flow: Flow, spec: FlowSpec, survey: Survey, now: datetime) -
 
 
 def _waiting(
-    spec: FlowSpec, survey: Survey, group_partition: GroupPartition, wrote: dict[Key, int]
+    spec: FlowSpec,
+    survey: Survey,
+    group_partition: GroupPartition,
+    wrote: dict[tuple[str, str, int, str], int],
 ) -> OffsetUpdate:
     move = plan_offset_update(
         group_partition,
         enabled=spec.settings.sync_group_offsets_enabled,
         state=survey.states.get(group_partition.group, ""),
-        wrote=wrote.get((group_partition.group, group_partition.topic, group_partition.partition)),
+        wrote=wrote.get(group_partition.key),
     )
     if move.state != "moved":
         return move

@@ -19,14 +19,14 @@ from mirrors.kafka.admin.groups import GroupListing, GroupListings
 from mirrors.models import Flow, GroupOffset
 from mirrors.models.groups.offsets import LONGEST_GROUP, NO_PARTITION
 
-Key = tuple[str, str, int]
+Key = tuple[str, str, int, str]
 EXCLUDED = "excluded"
 _TOPIC = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}")
 _BATCH = 500
 _LONGEST_STATE = 32
 _NEW = "found on the source; the next run reads its offsets"
 _NO_OFFSETS = "the group has no committed offset on the source"
-_KEY = ("flow", "group", "topic", "partition")
+_KEY = ("flow", "group", "topic", "partition", "route")
 _FIELDS = (
     "remote_topic",
     "source_offset",
@@ -79,9 +79,9 @@ def written_offsets(*, flow: Flow) -> dict[Key, int]:
     """The last offset that the flow committed for each group, or found equal to the source's."""
     rows = GroupOffset.objects.filter(flow=flow, wrote__isnull=False).order_by()
     return {
-        (group, topic, partition): wrote
-        for group, topic, partition, wrote in rows.values_list(
-            "group", "topic", "partition", "wrote"
+        (group, topic, partition, route): wrote
+        for group, topic, partition, route, wrote in rows.values_list(
+            "group", "topic", "partition", "route", "wrote"
         )
         if wrote is not None
     }
@@ -159,7 +159,7 @@ def store_offset_updates(
             flow,
             group_partition,
             move,
-            wrote.get((group_partition.group, group_partition.topic, group_partition.partition)),
+            wrote.get(group_partition.key),
             now,
         )
         for group_partition, move in found
@@ -173,12 +173,12 @@ def store_offset_updates(
         GroupOffset(flow=flow, group=name, sync_state="unknown", reason=_NO_OFFSETS, as_of=now)
         for name in sorted(empty)
     ]
-    kept = {(row.group, row.topic, row.partition) for row in rows}
+    kept = {(row.group, row.topic, row.partition, row.route) for row in rows}
     with transaction.atomic():
         known = GroupOffset.objects.filter(flow=flow).exclude(sync_state=EXCLUDED).order_by()
         gone = [
             pk
-            for pk, *key in known.values_list("pk", "group", "topic", "partition")
+            for pk, *key in known.values_list("pk", "group", "topic", "partition", "route")
             if key[0] in groups and tuple(key) not in kept
         ]
         for start in range(0, len(gone), _BATCH):
@@ -198,12 +198,13 @@ def _keep_offset_ages(flow: Flow, rows: Iterable[GroupOffset], now: datetime) ->
     known = {
         tuple(key): (offset, since)
         for *key, offset, since in before.values_list(
-            "group", "topic", "partition", "source_offset", "offset_since"
+            "group", "topic", "partition", "route", "source_offset", "offset_since"
         )
     }
     for row in rows:
         if row.source_offset is not None:
-            offset, since = known.get((row.group, row.topic, row.partition), (None, now))
+            key = (row.group, row.topic, row.partition, row.route)
+            offset, since = known.get(key, (None, now))
             row.offset_since = since if offset == row.source_offset else now
 
 
@@ -222,6 +223,7 @@ def _row(
         group=group_partition.group,
         topic=group_partition.topic,
         partition=group_partition.partition,
+        route=group_partition.route,
         remote_topic="" if group_partition.left_out else group_partition.remote_topic or "",
         source_offset=group_partition.source_offset,
         translated_offset=resume.downstream,

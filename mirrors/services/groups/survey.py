@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from mirrors.domain.cluster_snapshot import TopicPartition
@@ -20,6 +20,7 @@ from mirrors.domain.offsets.translation import Translation
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.domain.sync.schedule import Outcome, SyncTaskContext
+from mirrors.domain.transforms.rules import TransformRule, routes_of
 from mirrors.kafka.admin.groups import GroupOffset, list_reachable_groups, read_offsets
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.connection.admin_client import Partial
@@ -228,12 +229,22 @@ def _selected(spec: FlowSpec, group_partitions: list[GroupPartition]) -> list[Gr
     return [
         dataclasses.replace(
             group_partition,
-            remote_topic=policy.remote_topic(group_partition.topic),
+            remote_topic=group_partition.route or policy.remote_topic(group_partition.topic),
             left_out="" if verdict.replicated else f"it is not replicated: {verdict.reason}",
         )
-        for group_partition in group_partitions
+        for group_partition in with_routes(group_partitions, spec.settings.transforms)
         for verdict in (verdicts[group_partition.topic],)
     ]
+
+
+def with_routes(
+    group_partitions: Iterable[GroupPartition], rules: Sequence[TransformRule]
+) -> Iterator[GroupPartition]:
+    """A row for each target topic: that of the policy, and those that a rule names."""
+    for group_partition in group_partitions:
+        yield group_partition
+        for route in routes_of(group_partition.topic, rules):
+            yield dataclasses.replace(group_partition, route=route, remote_topic=route)
 
 
 def _mixed(group_partition: GroupPartition) -> GroupPartition:
@@ -249,7 +260,7 @@ def _mixed(group_partition: GroupPartition) -> GroupPartition:
 def _answers(group_partitions: Iterable[GroupPartition]) -> dict[TopicPartition, list[Translation]]:
     found: dict[TopicPartition, list[Translation]] = {}
     for group_partition in group_partitions:
-        if group_partition.translation is not None:
+        if group_partition.translation is not None and not group_partition.route:
             found.setdefault((group_partition.topic, group_partition.partition), []).append(
                 group_partition.translation
             )
@@ -257,19 +268,26 @@ def _answers(group_partitions: Iterable[GroupPartition]) -> dict[TopicPartition,
 
 
 def _translated(flow: Flow, group_partitions: list[GroupPartition]) -> list[GroupPartition]:
-    asked: dict[TopicPartition, set[int]] = {}
+    asked: dict[str, dict[TopicPartition, set[int]]] = {}
     for group_partition in group_partitions:
         if not group_partition.left_out and group_partition.source_offset is not None:
-            asked.setdefault((group_partition.topic, group_partition.partition), set()).add(
-                group_partition.source_offset
-            )
-    answers = translate_offsets(flow=flow, partitions=asked, with_bounds=True)
-    found = {(where, row.upstream): row for where, rows in answers.items() for row in rows}
+            where = (group_partition.topic, group_partition.partition)
+            mine = asked.setdefault(group_partition.route, {})
+            mine.setdefault(where, set()).add(group_partition.source_offset)
+    found = {
+        (route, where, row.upstream): row
+        for route, mine in asked.items()
+        for where, rows in translate_offsets(
+            flow=flow, partitions=mine, with_bounds=True, route=route
+        ).items()
+        for row in rows
+    }
     return [
         dataclasses.replace(
             group_partition,
             translation=found.get(
                 (
+                    group_partition.route,
                     (group_partition.topic, group_partition.partition),
                     group_partition.source_offset or 0,
                 )

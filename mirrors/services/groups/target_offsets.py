@@ -15,7 +15,7 @@ from mirrors.services.clock import Budget, moment
 from mirrors.services.groups.store import store_offset_updates, written_offsets
 from mirrors.services.groups.survey import Survey, flow_of, read_target, summarize
 
-Key = tuple[str, str, int]
+Key = tuple[str, str, int, str]
 # The number of groups whose state is read right before they are set, so that little time passes.
 _AT_ONCE = 20
 _LEAST_S = 3.0
@@ -131,5 +131,5 @@ def _plan(
         group_partition,
         enabled=True,
         state=states.get(group_partition.group, ""),
-        wrote=wrote.get((group_partition.group, group_partition.topic, group_partition.partition)),
+        wrote=wrote.get(group_partition.key),
     )

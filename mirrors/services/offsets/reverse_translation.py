@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.failback.mixed_partitions import count_re_reads
+from mirrors.domain.failback.reverse_flow import routed_sentence
 from mirrors.domain.failback.reverse_translation import (
     downstream_between,
     translate_back,
@@ -25,6 +26,7 @@ from mirrors.domain.filters.topics import TopicSelection
 from mirrors.domain.offsets.run_blocks import read_block
 from mirrors.domain.offsets.translation import Translation
 from mirrors.domain.replication_policy import policy_for
+from mirrors.domain.transforms.rules import routes_of
 from mirrors.models import (
     Divergence,
     Failback,
@@ -94,11 +96,21 @@ def upstream_of(
 ) -> dict[TopicPartition, list[Translation]]:
     """For remote topics of the flow `there`: the resume offset of a reader at its source."""
     ways = ReverseMaps(there, partitions, None)
-    return {
-        tp: [ways.back(tp, offset) for offset in offsets]
-        for tp, offsets in partitions.items()
-        if ways.knows(tp)
-    }
+    rules = there.spec.settings.transforms
+    found: dict[TopicPartition, list[Translation]] = {}
+    for tp, offsets in partitions.items():
+        if not ways.knows(tp):
+            continue
+        home = ways.home_of(tp)
+        if routes_of(home[0], rules):
+            why = routed_sentence(home[0], tp[0], there.source.alias)
+            found[tp] = [
+                Translation(upstream=offset, downstream=None, outcome="unknown", reason=why)
+                for offset in offsets
+            ]
+        else:
+            found[tp] = [ways.back(tp, offset) for offset in offsets]
+    return found
 
 
 def reverse_maps_of(flow: Flow, partitions: Iterable[TopicPartition]) -> ReverseMaps | None:

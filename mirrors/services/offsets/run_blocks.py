@@ -135,7 +135,7 @@ def _end_before(map_id: int, at: int) -> None:
 def _lasts(maps: set[int]) -> dict[int, int | None]:
     """First offset of each map's last block: one look-up per map, whatever its size."""
     blocks = RunBlock.objects.filter(map=OuterRef("pk")).order_by("-first")
-    rows = PartitionMap.objects.filter(pk__in=maps).order_by()
+    rows = PartitionMap.with_routes.filter(pk__in=maps).order_by()
     return dict(rows.values_list("pk", Subquery(blocks.values("first")[:1])))
 
 

@@ -106,7 +106,7 @@ class _Refresh:
         with transaction.atomic():
             none = LogPosition()
             self._advance(**_positions_at(none), **_runs_at(none), as_of=None)
-            PartitionMap.objects.filter(flow=self._flow).delete()
+            PartitionMap.with_routes.filter(flow=self._flow).delete()
 
     def _advance(self, **changes: object) -> None:
         index = self._index
@@ -123,7 +123,7 @@ class _Refresh:
         if not new:
             return
         self._topics |= new
-        rows = PartitionMap.objects.filter(flow=self._flow, topic__in=new).order_by()
+        rows = PartitionMap.with_routes.filter(flow=self._flow, topic__in=new).order_by()
         for topic, number, born, pk in rows.values_list("topic", "partition", "generation", "pk"):
             self._maps[topic, number, born] = pk
 
@@ -165,7 +165,7 @@ class _Refresh:
 
     def _ensure_maps(self, wanted: dict[MapKey, str]) -> None:
         for topic, number, born in sorted(wanted.keys() - self._maps.keys()):
-            row = PartitionMap.objects.create(
+            row = PartitionMap.with_routes.create(
                 flow=self._flow,
                 topic=topic,
                 partition=number,
@@ -183,43 +183,52 @@ class _Refresh:
     ) -> None:
         """Positions are stored last: now the index holds everything below them."""
         current = {tp: row for tp, row in said.items() if row is not None}
-        keys = {tp: (*tp, generation_of(row)) for tp, row in current.items()}
+        keys = {key for row in current.values() for key, *_ in _maps_of(row)}
         gone = {
             pk
             for key, pk in self._maps.items()
-            if pk in before and key[:2] in said and key != keys.get((key[0], key[1]))
+            if pk in before and key[:2] in said and key not in keys
         }
         done = LogPosition() if tail is None else tail.end_position
         with transaction.atomic(savepoint=False):
             self._advance(**_positions_at(done), as_of=as_of)
             if gone:
                 # Their runs still describe the remote topic, until retention deletes them.
-                old = PartitionMap.objects.filter(pk__in=gone, position__isnull=False)
+                old = PartitionMap.with_routes.filter(pk__in=gone, position__isnull=False)
                 old.filter(into="").delete()
-                old.update(position=None)
-            self._write_positions(current, keys)
+                old.update(position=None, route="")
+            self._write_positions(current.values())
 
-    def _write_positions(
-        self, current: dict[TopicPartition, Position], keys: dict[TopicPartition, MapKey]
-    ) -> None:
-        PartitionMap.objects.bulk_create(
+    def _write_positions(self, current: Iterable[Position]) -> None:
+        PartitionMap.with_routes.bulk_create(
             [
                 PartitionMap(
                     flow=self._flow,
                     topic=topic,
                     partition=number,
-                    generation=keys[topic, number][2],
+                    generation=generation,
                     position=row.position,
-                    map_end=row.map_end,
-                    into=row.target_topic_id,
+                    map_end=map_end,
+                    into=into,
+                    route=route,
                 )
-                for (topic, number), row in current.items()
+                for row in current
+                for (topic, number, generation), into, map_end, route in _maps_of(row)
             ],
             batch_size=_BATCH,
             update_conflicts=True,
             unique_fields=["flow", "topic", "partition", "generation"],
-            update_fields=["position", "map_end", "into"],
+            update_fields=["position", "map_end", "into", "route"],
         )
+
+
+def _maps_of(row: Position) -> Iterator[tuple[MapKey, str, int | None, str]]:
+    """Key, topic id, end and route of each map that the position makes current."""
+    key = row.topic, row.partition
+    yield (*key, generation_of(row)), row.target_topic_id, row.map_end, ""
+    for route in row.routes:
+        born = generation_of(row, route.topic_id)
+        yield (*key, born), route.topic_id, route.map_end, route.topic
 
 
 def _positions_at(at: LogPosition) -> dict[str, object]:

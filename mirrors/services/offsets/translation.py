@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.offsets.mm2_bounds import Neighbors, Pair, bound_of, sentence
 from mirrors.domain.offsets.run_blocks import Block, first_run, follows
 from mirrors.domain.offsets.runs import Run
-from mirrors.domain.offsets.translation import ALL_DROPPED, Translation, nearest, translate_between
+from mirrors.domain.offsets.translation import (
+    ALL_DROPPED,
+    DROPPED_OR_ROUTED,
+    NONE_ROUTED,
+    Translation,
+    nearest,
+    translate_between,
+)
 from mirrors.domain.transforms.rules import (
     TRANSFORMS,
+    TransformRule,
     drops_records,
     parse_rules,
+    routes_of,
     rule_number,
 )
 from mirrors.models import Flow, FlowPartition, OffsetBounds, PartitionMap
@@ -29,18 +38,20 @@ def translate_offsets(
     partitions: Mapping[TopicPartition, Iterable[int]],
     positions: Mapping[TopicPartition, int] | None = None,
     with_bounds: bool = False,
+    route: str = "",
 ) -> dict[TopicPartition, list[Translation]]:
     """For each partition one answer per offset, in order; the index is used as it is.
 
     `run_index.refresh_index` refreshes it first, where Kafka may be called. `positions`: answer as
     of the moment when partitions were replicated this far, although the index knows more. With
     `with_bounds`, for resume offsets: an offset that another replicator copied gets a safe lower
-    bound where one is known; it is no offset of a record.
+    bound where one is known; it is no offset of a record. `route`: offsets in that target topic of
+    a rule, instead of the topic that the policy names.
     """
     asked = {tp: list(offsets) for tp, offsets in partitions.items()}
-    blocks = _Blocks(_current_maps(flow, asked, positions or {}), asked)
+    blocks = _Blocks(_current_maps(flow, asked, positions or {}, route), asked)
     reasons = _reasons(flow, [tp for tp in asked if not blocks.has(tp)], blocks)
-    dropped = _all_dropped(flow, reasons.keys())
+    dropped = _all_dropped(flow, reasons.keys(), route)
     reasons |= dropped
     answers = {
         tp: [
@@ -57,6 +68,9 @@ def translate_offsets(
         ]
         for tp, offsets in asked.items()
     }
+    if route:
+        # No other replicator and no reverse flow writes there.
+        return answers
     if with_bounds:
         answers |= blocks.bounded({at: rows for at, rows in answers.items() if at not in reasons})
     return correct_translations(flow=flow, answers=answers)
@@ -201,11 +215,15 @@ class _Blocks:
 
 
 def _current_maps(
-    flow: Flow, partitions: Iterable[TopicPartition], positions: Mapping[TopicPartition, int]
+    flow: Flow,
+    partitions: Iterable[TopicPartition],
+    positions: Mapping[TopicPartition, int],
+    route: str,
 ) -> dict[TopicPartition, _Map]:
     asked = list(partitions)
-    rows = PartitionMap.objects.filter(
+    rows = PartitionMap.with_routes.filter(
         flow=flow,
+        route=route,
         topic__in={topic for topic, _ in asked},
         partition__in={partition for _, partition in asked},
         position__isnull=False,
@@ -235,7 +253,9 @@ def _reasons(
     }
 
 
-def _all_dropped(flow: Flow, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
+def _all_dropped(
+    flow: Flow, partitions: Collection[TopicPartition], route: str
+) -> dict[TopicPartition, str]:
     """Of partitions without a run: those whose records a rule dropped, with the reason."""
     rules = parse_rules(flow.properties.get(TRANSFORMS, "")) if partitions else ()
     wanted = [tp for tp in partitions if drops_records(tp[0], rules)]
@@ -246,10 +266,18 @@ def _all_dropped(flow: Flow, partitions: Collection[TopicPartition]) -> dict[Top
     ).exclude(lane=_RECORD)
     read = set(rows.values_list("topic", "partition"))
     return {
-        tp: ALL_DROPPED.format(number=rule_number(tp[0], rules), name=f"{tp[0]}-{tp[1]}")
+        tp: _text(tp[0], rules, route).format(
+            number=rule_number(tp[0], rules), name=f"{tp[0]}-{tp[1]}", route=route
+        )
         for tp in wanted
         if tp in read
     }
+
+
+def _text(topic: str, rules: Sequence[TransformRule], route: str) -> str:
+    if route:
+        return NONE_ROUTED
+    return DROPPED_OR_ROUTED if routes_of(topic, rules) else ALL_DROPPED
 
 
 def _why(flow: Flow, tp: TopicPartition, lane: str | None) -> str:

@@ -163,7 +163,7 @@ def _note(
     held = {key for key in find_differences.ruled if key not in restore_configs}
     pending = {drift_key_of(change) for change in find_differences.configs} - restore_configs
     after = next_baselines(
-        find_differences.topics.copied,
+        find_differences.topics.pairs,
         find_differences.source,
         find_differences.target,
         ConfigSelection(context.spec.settings),

@@ -75,17 +75,17 @@ def compare_topics(
     plan = plan_topics(theirs, ours, spec, copied=copied_topics(context.flow_id, spec))
     names = [row.topic for row in plan.copied]
     theirs = add_configs(source, theirs, names, deadline_s=budget.left_s)
-    remote = [row.remote_topic for row in plan.copied]
+    remote = [row.remote_topic for row in plan.pairs]
     ours = add_configs(target, ours, remote, deadline_s=budget.left_s)
     selection = ConfigSelection(spec.settings)
     create = tuple(
         dataclasses.replace(new, configs=selection.at_creation(theirs.topics[new.topic].configs))
         for new in plan.create
     )
-    configs, left = plan_configs(theirs, ours, spec, plan.copied)
+    configs, left = plan_configs(theirs, ours, spec, plan.pairs)
     baselines = baselines_of(context.flow_id)
     known, grace_s = findings_of(context.flow_id), spec.settings.drift_grace_seconds
-    found = manual_topic_changes(plan.copied, ours, baselines)
+    found = manual_topic_changes(plan.pairs, ours, baselines)
     if spec.settings.sync_topic_configs_enabled:
         found += manual_config_changes(configs, ours, baselines)
     return TopicComparison(

@@ -20,7 +20,7 @@ from django.utils import timezone
 from mirrors import launcher
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.filters.topics import TopicSelection
-from mirrors.domain.flows.conflicts import check_expressions
+from mirrors.domain.flows.conflicts import check_expressions, check_routes
 from mirrors.domain.formatting import without_nul
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.schemas.registry import registry_of
@@ -39,6 +39,7 @@ from mirrors.domain.transforms.preview import (
     RecordComparison,
     compare_record,
     match_paths,
+    targets_of,
     totals_of,
 )
 from mirrors.domain.transforms.rules import TRANSFORMS, TransformRule, effect_of, first_match
@@ -79,6 +80,7 @@ def request_preview(
         sentence = f"{flow.name} has no rules, so it copies all records unchanged. Enter rules."
         raise InvalidSettings({TRANSFORMS: [sentence]})
     check_expressions(spec)
+    check_routes(spec)
     check_secrets_of_rules(spec)
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     # The right on a flow is no right to read other topics of its source.
@@ -123,7 +125,7 @@ def read_records(*, preview_id: int, deadline_s: float = READ_S) -> str:
         RulePreview.objects.filter(pk=preview.pk).update(as_of=as_of)
         if match is None or not applies:
             compared = [compare_record(record) for record in newest.records]
-            _end(preview, _result(preview.topic, rules, compared, _partitions(newest)))
+            _end(preview, _result(preview, rules, compared, _partitions(newest)))
             return ""
         source, target = preview.flow.source, preview.flow.target
         request = EvaluationRequest(
@@ -193,7 +195,7 @@ def _store_response(
     compared = [
         compare_record(record, _marked(row, record, request, source)) for record, row in pairs
     ]
-    _end(preview, _result(preview.topic, request.rules, compared, partitions))
+    _end(preview, _result(preview, request.rules, compared, partitions))
 
 
 def _marked(
@@ -210,11 +212,14 @@ def _marked(
 
 
 def _result(
-    topic: str,
+    preview: RulePreview,
     rules: Sequence[TransformRule],
     compared: Sequence[RecordComparison],
     partitions: dict[str, Any],
 ) -> dict[str, Any]:
+    topic, spec = preview.topic, preview.flow.spec
+    policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
+    remote = policy.remote_topic(topic)
     match = first_match(topic, rules)
     uses = path_uses(match[1]) if match is not None else []
     records = [row.before for row in compared]
@@ -224,8 +229,12 @@ def _result(
         "effect": effect_of(topic, rules),
         "on_error": match[1].on_error if match is not None else "stop",
         "totals": dataclasses.asdict(totals_of(compared)),
+        "targets": [
+            {"topic": name, "records": count}
+            for name, count in targets_of(compared, remote).items()
+        ],
         "paths": [one.to_dict() for one in match_paths(uses, records)],
-        "rows": [row.to_dict() for row in newest],
+        "rows": [row.to_dict(remote) for row in newest],
         **partitions,
     }
 

@@ -14,7 +14,9 @@ from spark_runner.engine.model.partition_state import PartitionState
 from spark_runner.engine.model.pending_batch import RAW, PendingBatch, Run
 from spark_runner.engine.model.receive_buffers import ReceiveBuffer
 from spark_runner.engine.model.skipped_batches import SkippedBatches
+from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.engine.model.target_settings import TopicSettings
+from spark_runner.ipc.messages import PartitionError
 from spark_runner.kafka_protocol.batch_header import LOG_APPEND_TIME, Sequences
 
 
@@ -99,6 +101,7 @@ class Partition(PartitionState):
         "is_internal",
         "kept",
         "last_stable_offset",
+        "main",
         "map_end",
         "name",
         "newest_timestamp",
@@ -111,11 +114,13 @@ class Partition(PartitionState):
         "queued_bytes",
         "read_epoch",
         "records",
+        "refusal",
         "remote_id",
         "remote_key",
         "remote_topic",
         "repack_reason",
         "resets",
+        "routes",
         "rule",
         "runs",
         "sequences",
@@ -159,6 +164,12 @@ class Partition(PartitionState):
         # The index of the rule that filters or changes its records; -1 for none.
         self.rule = rule
         self.topic_partition = (topic, partition)
+        # Further target topics by a rule (`transforms.routes`): each is a partition of its own that
+        # is not read, and whose `main` is this one.
+        self.routes: tuple[Partition, ...] = ()
+        self.main: Partition | None = None
+        # Why a target topic rejects a record at an offset: the partition stops before it.
+        self.refusal: StopReason | None = None
         # The keys identify the topics in requests: ids, or names for old brokers.
         self.source_id, self.source_key = source_id, source_id
         self.remote_id, self.remote_key = remote_id, remote_id
@@ -208,6 +219,33 @@ class Partition(PartitionState):
         # Before that only one batch may be in flight: a first sequence must be 0.
         self.confirmed_epoch = -1
 
+    # -- target topics
+
+    def add_routes(self, routes: Sequence[Partition]) -> None:
+        """Records go to these partitions as well, as a rule decides."""
+        self.routes = tuple(routes)
+        for route in routes:
+            route.main = self
+
+    @property
+    def members(self) -> tuple[Partition, ...]:
+        """The partition with those of its other target topics."""
+        return (self, *self.routes)
+
+    def stop(self, error: PartitionError) -> None:
+        super().stop(error)
+        for route in self.routes:
+            route.stop(error)
+
+    def resume_stopped(self) -> None:
+        super().resume_stopped()
+        for route in self.routes:
+            route.resume_stopped()
+
+    def refuse(self, reason: StopReason) -> None:
+        """Stop before the record at the reason's offset, once the slice has started again."""
+        self.refusal = reason
+
     # -- where it starts
 
     def rewind(self, position: int) -> None:
@@ -223,6 +261,8 @@ class Partition(PartitionState):
         self.dead_letters_written = 0
         self.count_acknowledged()
         self.restart()
+        for route in self.routes:
+            route.rewind(position)
 
     def resume(self, known: Position) -> None:
         """Continue from this committed position."""
@@ -234,6 +274,13 @@ class Partition(PartitionState):
         self.read_epoch = self.acknowledged_epoch = epoch
         if known.next_downstream is not None:
             self.set_downstream(known.next_downstream)
+        rows = {row.topic: row for row in known.routes}
+        for route in self.routes:
+            route.resets, route.kept = known.resets, known.kept
+            row = rows.get(route.remote_topic)
+            route.map_end = None if row is None else row.map_end
+            if row is not None and row.next_downstream is not None:
+                route.set_downstream(row.next_downstream)
 
     def set_downstream(self, offset: int) -> None:
         """The offset of the next batch on the target."""

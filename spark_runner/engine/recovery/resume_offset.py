@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirrors.domain.gaps.lost_ranges import stored_gap
-from mirrors.domain.internal_topics.records import Position
+from mirrors.domain.internal_topics.records import Position, RoutePosition
 from mirrors.kafka.protocol.metadata import id_text
 from spark_runner.engine.model.partition import Partition
 from spark_runner.ipc.messages import PartitionError, SliceWork
@@ -34,6 +34,10 @@ def resume(partition: Partition, known: Position | None, work: SliceWork) -> Non
         source_topic_id=id_text(partition.source_id),
         target_cluster=work.target_cluster_id,
         target_topic_id=id_text(partition.remote_id),
+        routes=tuple(
+            RoutePosition(route.remote_topic, id_text(route.remote_id))
+            for route in partition.routes
+        ),
     )
     reason = describe_generation_gap(known, now, source=work.source.alias, target=work.target.alias)
     facts = stored_gap(known)

@@ -210,11 +210,22 @@ class Retries:
             seconds > _STALLED_AFTER_S
             and partition.state in (RETRYING, DRAINING)
             and not partition.is_internal
+            # What a rule gave to one of several topics is not read again before a restart.
+            and partition.main is None
+            and not partition.routes
         ):
             partition.stall()
             self._stall(partition, True)
             if not partition.in_flight and not partition.to_retry:
                 self._preparer.evict(partition)
+
+    def overdue(self, partition: Partition, now: float) -> None:
+        """A commit waits for a retried batch too long."""
+        seconds = now - partition.retry_since
+        code = Code.REQUEST_TIMED_OUT
+        reason = errors.overdue(partition, code, seconds, self._leaders.alias, give_up_s=0)
+        if reason is not None:
+            self.stop(partition, reason)
 
     def recovered(self, partition: Partition) -> None:
         """A batch of a retried partition was acknowledged; it has recovered when all retries are.

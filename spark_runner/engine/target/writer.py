@@ -29,7 +29,7 @@ from spark_runner.engine.model.pending_batch import PendingBatch
 from spark_runner.engine.model.receive_buffers import ReceiveBuffers
 from spark_runner.engine.target.batch_preparation import BatchPreparer
 from spark_runner.engine.target.in_flight import BatchesInFlight
-from spark_runner.engine.target.leaders import TargetLeaders
+from spark_runner.engine.target.leaders import TargetLeaders, has_unwritten
 from spark_runner.engine.target.produce_connection import ProduceConnection
 from spark_runner.engine.target.retries import RETRY_S, Retries
 from spark_runner.engine.target.transaction import MarkerDelay, TransactionPartitions
@@ -243,11 +243,11 @@ class TargetWriter:
         return True
 
     def _stop_if_drained(self, partition: Partition) -> None:
-        """Stop a draining partition when all its batches are written."""
+        """Stop a draining partition when all its batches are written, to all its topics."""
+        if partition.main is not None:
+            partition = partition.main
         reason = partition.drains_for
-        if reason is not None and not (
-            partition.in_flight or partition.queue or partition.to_retry
-        ):
+        if reason is not None and not any(map(has_unwritten, partition.members)):
             self._retries.stop(partition, reason)
 
     def _may_send(self, partition: Partition, now: float) -> bool:

@@ -32,6 +32,7 @@ from spark_runner.engine.transforms.record_fields import (
     headers_part_of,
     part_of,
 )
+from spark_runner.engine.transforms.routes import divided, is_full
 from spark_runner.kafka_protocol.batch_header import LOG_APPEND_TIME
 from spark_runner.kafka_protocol.varint import wrapped
 
@@ -57,6 +58,7 @@ class EvaluatedRows(NamedTuple):
     - `failed`: the field whose expression failed, by the record's number.
     - `keys`, `values`, `headers`: None where the rule does not change them. Only the values of
       records that are kept count.
+    - `topics`: the target topic of each record, None for that of the policy.
     """
 
     kept: list[bool]
@@ -64,6 +66,7 @@ class EvaluatedRows(NamedTuple):
     keys: list[bytes | None] | None
     values: list[bytes | None] | None
     headers: list[list[Header]] | None
+    topics: list[str | None] | None = None
 
 
 class Evaluator(Protocol):
@@ -123,6 +126,8 @@ class Transforms:
         self._open_records = 0
         # They wait until other requests are answered.
         self._waiting: dict[Partition, None] = {}
+        # They wait until their further target topics have accepted records.
+        self._full: dict[Partition, None] = {}
         # A position moved without a record that is written.
         self.has_quiet_progress = False
 
@@ -131,6 +136,9 @@ class Transforms:
 
     def request(self, partition: Partition) -> None:
         """Send what the rules have not seen, as far as the limits allow."""
+        if partition.routes and is_full(partition):
+            self._full[partition] = None
+            return
         waiting = sum(request.partition is partition for request in self._open)
         while waiting < _REQUESTS:
             if self._open_records > _MOST_RECORDS:
@@ -156,6 +164,10 @@ class Transforms:
                 continue
             self._apply(request, answer, at)
             self._offer(partition)
+        if self._full:
+            for partition in [full for full in self._full if not is_full(full)]:
+                del self._full[partition]
+                self._offer(partition)
         if self._waiting and self._open_records <= _MOST_RECORDS:
             waiting, self._waiting = self._waiting, {}
             for partition in waiting:
@@ -194,7 +206,7 @@ class Transforms:
         stop, reason = self._failures(request, answer)
         parts = rule.key is not None or rule.value is not None or rule.headers is not None
         changes = parts or rule.provenance
-        if stop < 0 and not changes and all(answer.kept):
+        if stop < 0 and not changes and all(answer.kept) and not partition.routes:
             for batch in batches:
                 batch.is_evaluated = True
             return
@@ -202,9 +214,13 @@ class Transforms:
         if rule.provenance:
             tp = partition.topic, partition.partition
             pieces = [with_origin(piece, self._source, tp) for piece in pieces]
-        built, too_large = _build(partition, batches, pieces)
-        if too_large is not None:
-            reason = _too_large(partition, *too_large)
+        if partition.routes:
+            built, refused = self._route(partition, batches, pieces, answer, stop)
+            reason = refused or reason
+        else:
+            built, too_large = _build(partition, batches, pieces)
+            if too_large is not None:
+                reason = _too_large(partition, partition, *too_large)
         for batch in batches:
             if batch.buffer is not None:
                 self._buffers.release(batch.buffer)
@@ -216,6 +232,34 @@ class Transforms:
             self._stop_at(partition, reason)
             partition.put_last(written)
 
+    def _route(
+        self,
+        partition: Partition,
+        batches: Sequence[PendingBatch],
+        pieces: list[RecordBytes],
+        answer: EvaluatedRows,
+        stop: int,
+    ) -> tuple[list[PendingBatch], StopReason | None]:
+        """Queue records for further target topics. Returns batches for the first one, and why the
+        partition stops at a record that is too large for its topic."""
+        topics = answer.topics or [None] * len(answer.kept)
+        end = len(topics) if stop < 0 else stop
+        names = [topics[number] for number in range(end) if answer.kept[number]]
+        reason: StopReason | None = None
+        while True:
+            found, refused = _build_each(partition, batches, divided(partition, pieces, names))
+            if refused is None:
+                break
+            # No topic gets a record behind it.
+            first, reason = refused
+            pieces = [piece for piece in pieces if piece.offset < first]
+            names = names[: len(pieces)]
+        for route in partition.routes:
+            if found[route]:
+                route.put_last(found[route])
+                self._offer(route)
+        return found[partition], reason
+
     def _failures(self, request: _Request, answer: EvaluatedRows) -> tuple[int, StopReason | None]:
         """The number of the record at which the partition stops, or -1, and the reason.
 
@@ -223,7 +267,13 @@ class Transforms:
         """
         partition = request.partition
         rule = self._rules[partition.rule]
+        for number, name in enumerate(answer.topics or ()):
+            if name is not None and answer.kept[number] and name not in rule.routes:
+                answer.failed.setdefault(number, "topic")
+        refused = _refused(partition, request.rows)
         for number in sorted(answer.failed):
+            if 0 <= refused <= number:
+                break
             piece, fields, _ = request.rows[number]
             field = answer.failed[number]
             if (schema_id := self._missing_id(fields)) is not None:
@@ -235,7 +285,7 @@ class Transforms:
                 topic = self._dead_letters.topic
                 return number, _large_dead_letter(partition, piece.offset, field, size, topic)
             answer.kept[number] = False
-        return -1, None
+        return refused, partition.refusal if refused >= 0 else None
 
     def _missing_id(self, fields: RecordFields) -> int | None:
         """The id of key or value that the target's registry did not have; None without one."""
@@ -318,6 +368,33 @@ def _build(
     return built, too_large
 
 
+def _build_each(
+    partition: Partition,
+    batches: Sequence[PendingBatch],
+    pieces: dict[Partition, list[RecordBytes]],
+) -> tuple[dict[Partition, list[PendingBatch]], tuple[int, StopReason] | None]:
+    """Batches for each target partition, and the first record that is too large for its topic."""
+    found: dict[Partition, list[PendingBatch]] = {}
+    refused: tuple[int, StopReason] | None = None
+    for member, mine in pieces.items():
+        found[member], too_large = _build(member, batches, mine)
+        if too_large is not None and (refused is None or too_large[0] < refused[0]):
+            refused = too_large[0], _too_large(partition, member, *too_large)
+    return found, refused
+
+
+def _refused(partition: Partition, rows: Sequence[Row]) -> int:
+    """The number of the record that a target topic rejected before the slice started again; -1
+    for none."""
+    refusal = partition.refusal
+    if refusal is None or refusal.offset is None:
+        return -1
+    for number, row in enumerate(rows):
+        if row[0].offset >= refusal.offset:
+            return number
+    return -1
+
+
 def _failed(partition: Partition, offset: int, field: str) -> StopReason:
     why = (
         f"the {field} expression of rule {partition.rule + 1} failed; correct the rule, or skip "
@@ -348,10 +425,10 @@ def _large_dead_letter(
     return _stop(partition, offset, "transform_failed", why)
 
 
-def _too_large(partition: Partition, offset: int, size: int) -> StopReason:
+def _too_large(partition: Partition, member: Partition, offset: int, size: int) -> StopReason:
     why = (
         f"after rule {partition.rule + 1} its batch alone has {size} bytes, and "
-        f"{partition.remote_topic} accepts {partition.settings.most_bytes}; raise its "
+        f"{member.remote_topic} accepts {member.settings.most_bytes}; raise its "
         "max.message.bytes"
     )
     return _stop(partition, offset, "too_large", why)

@@ -94,18 +94,19 @@ def _resume_offsets(simulated: Plan, now: Plan) -> Iterator[str]:
         if row["downstream_offset"] is not None and after.get(_key(row)) is None
     ]
     blocked = {row["where"] for row in now["blockers"]}
-    reported = [key for key in lost if f"{key[0]} in {key[1]}-{key[2]}" not in blocked]
+    reported = [key for key in lost if not blocked & {_where(key), _where((*key[:3], ""))}]
     if reported:
-        group, topic, number = reported[0]
         more = f" and {len(reported) - 1:,} more" if len(reported) > 1 else ""
-        yield (
-            f"{group} in {topic}-{number}{more} had a resume offset when simulated, and has none "
-            "now."
-        )
+        yield (f"{_where(reported[0])}{more} had a resume offset when simulated, and has none now.")
 
 
-def _key(row: Mapping[str, Any]) -> tuple[str, str, int]:
-    return row["group"], row["topic"], row["partition"]
+def _key(row: Mapping[str, Any]) -> tuple[str, str, int, str]:
+    return row["group"], row["topic"], row["partition"], row.get("route", "")
+
+
+def _where(key: tuple[str, str, int, str]) -> str:
+    group, topic, number, route = key
+    return f"{group} in {topic}-{number}{f' (to {route})' if route else ''}"
 
 
 def blast_radius(plan: Plan) -> dict[str, int | None]:

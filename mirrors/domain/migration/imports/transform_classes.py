@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from mirrors.domain.migration.imports.mm2_precedence import Entry
 from mirrors.domain.transforms.functions import quoted_name
 
-_ROUTES = "routing is not supported yet"
 _NO_JSON = "no function makes this change of a JSON value"
 # Connect's other transforms, and why they have no translation.
 UNSUPPORTED = {
-    "TimestampRouter": f"{_ROUTES}: it changes the topic",
+    "TimestampRouter": "it gives a new topic for each period, and nobody can create or check those "
+    "beforehand. Copy into one topic, or write a rule whose `routes` lists the periods",
     "Cast$Key": _NO_JSON,
     "Cast$Value": _NO_JSON,
     "ExtractField$Key": _NO_JSON,

@@ -216,10 +216,10 @@ def _sentence(run: FailoverRun, totals: dict[str, Any], outcome: _Outcome) -> st
     return " ".join(parts)
 
 
-def _simulated(run: FailoverRun) -> dict[tuple[str, str, int], dict[str, Any]]:
+def _simulated(run: FailoverRun) -> dict[tuple[str, str, int, str], dict[str, Any]]:
     result = run.simulation.result if run.simulation else None
     return {_key(row): row for row in (result or {}).get("partitions", [])}
 
 
-def _key(row: dict[str, Any]) -> tuple[str, str, int]:
-    return row["group"], row["topic"], row["partition"]
+def _key(row: dict[str, Any]) -> tuple[str, str, int, str]:
+    return row["group"], row["topic"], row["partition"], row.get("route", "")

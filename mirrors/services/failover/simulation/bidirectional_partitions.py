@@ -25,24 +25,24 @@ class BidirectionalPartitions:
     def __init__(
         self, flow: Flow, group_partitions: Iterable[GroupPartitionPlan], readings: Readings
     ) -> None:
-        rows = [row for row in group_partitions if _key(row) in readings.done]
+        rows = [row for row in group_partitions if row.key in readings.done]
         ways = reverse_maps_of(flow, {(row.topic, row.partition) for row in rows}) if rows else None
         self._twins: dict[Key, dict[int, int]] = {}
         for row in rows:
             tp = (row.topic, row.partition)
             if ways is not None and ways.knows(tp) and _is_home(ways, row):
-                seen = readings.done[_key(row)].seen
+                seen = readings.done[row.key].seen
                 start = (row.downstream_offset or 0) - STRETCH * BEFORE
                 end = seen[-1].offset + 1 if seen else row.downstream_offset or 0
-                self._twins[_key(row)] = ways.twins(tp, max(0, start), end)
+                self._twins[row.key] = ways.twins(tp, max(0, start), end)
 
     def has(self, row: GroupPartitionPlan) -> bool:
-        return _key(row) in self._twins
+        return row.key in self._twins
 
     def windows(self) -> dict[TopicPartition, list[Window]]:
         """What has to be read on the source, to compare."""
         found: dict[TopicPartition, list[Window]] = {}
-        for (_, topic, number), twins in self._twins.items():
+        for (_, topic, number, _), twins in self._twins.items():
             found.setdefault((topic, number), []).extend((at, at + 1) for at in twins.values())
         return found
 
@@ -60,7 +60,7 @@ class BidirectionalPartitions:
                 stands=row.source_offset or 0,
                 after=after,
                 before=before,
-                twins=self._twins[_key(row)],
+                twins=self._twins[row.key],
                 theirs=theirs,
                 again=row.re_reads or 0,
                 keeps_time=keeps_time,
@@ -70,7 +70,3 @@ class BidirectionalPartitions:
 
 def _is_home(ways: ReverseMaps, row: GroupPartitionPlan) -> bool:
     return ways.home_of((row.topic, row.partition)) == (row.remote_topic, row.partition)
-
-
-def _key(row: GroupPartitionPlan) -> Key:
-    return row.group, row.topic, row.partition

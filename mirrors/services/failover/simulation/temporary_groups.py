@@ -21,7 +21,7 @@ READERS = 4
 GROUP_DEADLINE_S = 20.0
 # After this time no further group is started, so that there is time to compare.
 READ_S = 60.0
-Key = tuple[str, str, int]  # group, source topic, partition
+Key = tuple[str, str, int, str]  # group, source topic, partition, route
 Readings = Partial[Key, GroupReading]
 Tick = Callable[..., None]
 
@@ -63,7 +63,7 @@ def read_groups(
                 result.failed |= part.failed
             tick(groups_read=len(by_group) - len(waiting))
         late = [row for future, rows in chosen.items() if future.cancelled() for row in rows]
-        result.failed |= {_key(row): _late() for row in late}
+        result.failed |= {row.key: _late() for row in late}
     finally:
         # An abort ends the consumers at their next check, before the groups are deleted.
         stop.set()
@@ -79,7 +79,7 @@ def _read_group(
     stop: threading.Event,
 ) -> Readings:
     result: Readings = Partial()
-    keys = {(row.remote_topic, row.partition): _key(row) for row in rows}
+    keys = {(row.remote_topic, row.partition): row.key for row in rows}
     starts = {(row.remote_topic, row.partition): row.downstream_offset or 0 for row in rows}
     try:
         _look(stop)
@@ -110,7 +110,3 @@ def _late() -> UnderstudyError:
 def _look(stop: threading.Event) -> None:
     if stop.is_set():
         raise UnderstudyError("The simulation was stopped.", code="stopped")
-
-
-def _key(row: GroupPartitionPlan) -> Key:
-    return row.group, row.topic, row.partition

@@ -134,7 +134,7 @@ def _result(
     mixed: BidirectionalPartitions,
     rate: float | None,
 ) -> GroupPartitionResult:
-    key, tp = (row.group, row.topic, row.partition), (row.topic, row.partition)
+    key, tp = row.key, (row.topic, row.partition)
     loss = losses.get(tp, RangeLoss(records=None, unread=None, how="unknown"))
     if tp not in losses and mixed.has(row):
         # Records that came from the target are there; they are not replicated.

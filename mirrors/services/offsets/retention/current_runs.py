@@ -62,7 +62,8 @@ def retire_blocks(*, flow: Flow, now: datetime, deadline_s: float = DEADLINE_S) 
         log.info("All runs of %s stay: %s", flow.name, why)
         return 0
     until = time.monotonic() + deadline_s
-    maps = list(PartitionMap.objects.filter(flow=flow, position__isnull=False).exclude(into=""))
+    current = PartitionMap.with_routes.filter(flow=flow, position__isnull=False)
+    maps = list(current.exclude(into=""))
     starts, groups = _starts(flow, maps, until), _lowest_of_groups(flow)
     deleted, why_not = 0, Counter[str]()
     seen: list[PartitionMap] = []
@@ -73,7 +74,7 @@ def retire_blocks(*, flow: Flow, now: datetime, deadline_s: float = DEADLINE_S) 
             continue
         found = retention_boundary(
             before=LogStarts(known.source_start, known.target_start),
-            now=starts[tp],
+            now=starts[known.pk],
             groups=groups.get(tp, LogStarts()),
             position=known.position or 0,
         )
@@ -81,10 +82,10 @@ def retire_blocks(*, flow: Flow, now: datetime, deadline_s: float = DEADLINE_S) 
             why_not["a log start did not move, or is unknown"] += 1
         elif deleted < MOST and time.monotonic() < until:
             deleted += delete_blocks(flow, known, due_blocks(known, found), until=until)
-        known.source_start, known.target_start = starts[tp]
+        known.source_start, known.target_start = starts[known.pk]
         known.starts_at = now
         seen.append(known)
-    PartitionMap.objects.bulk_update(
+    PartitionMap.with_routes.bulk_update(
         seen, ["source_start", "target_start", "starts_at"], batch_size=_BATCH
     )
     told = "; ".join(f"{reason} ({count} partitions)" for reason, count in why_not.most_common())
@@ -123,21 +124,23 @@ def _why_all_stay(flow: Flow) -> str:
     return ""
 
 
-def _starts(flow: Flow, maps: list[PartitionMap], until: float) -> dict[TopicPartition, LogStarts]:
-    """Current log start offsets on both clusters; None where a cluster does not report them."""
+def _starts(flow: Flow, maps: list[PartitionMap], until: float) -> dict[int, LogStarts]:
+    """Current log start offsets of each map on both clusters; None where a cluster does not report
+    them."""
     spec = flow.spec
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     remote = {
-        (known.topic, known.partition): (policy.remote_topic(known.topic), known.partition)
+        known.pk: (known.route or policy.remote_topic(known.topic), known.partition)
         for known in maps
     }
+    source = {known.pk: (known.topic, known.partition) for known in maps}
     if not remote:
         return {}
     with Admin(spec.source, client_id=CLIENT_ID) as admin:
-        here = admin.list_offsets(list(remote), "earliest", deadline_s=_left(until)).done
+        here = admin.list_offsets(set(source.values()), "earliest", deadline_s=_left(until)).done
     with Admin(spec.target, client_id=CLIENT_ID) as admin:
         there = admin.list_offsets(remote.values(), "earliest", deadline_s=_left(until)).done
-    return {tp: LogStarts(here.get(tp), there.get(name)) for tp, name in remote.items()}
+    return {pk: LogStarts(here.get(source[pk]), there.get(name)) for pk, name in remote.items()}
 
 
 def _lowest_of_groups(flow: Flow) -> dict[TopicPartition, LogStarts]:

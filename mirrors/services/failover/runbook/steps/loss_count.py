@@ -51,6 +51,8 @@ from mirrors.services.offsets.translation import translate_offsets
 CLIENT_ID = "understudy-loss"
 DEADLINE_S = 45.0
 Tick = Callable[[], None]
+# Group, source partition and route.
+_Place = tuple[str, TopicPartition, str]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -353,7 +355,7 @@ def _re_reads(
 
 def _consumed_to(
     run: FailoverRun, flow: Flow, rows: Iterable[Mapping[str, Any]], stood: Mapping[str, Any]
-) -> dict[tuple[str, TopicPartition], int]:
+) -> dict[_Place, int]:
     """Target offset after the last record that each group had consumed on the source."""
     positions = {
         (row["topic"], row["partition"]): row["position"]
@@ -361,8 +363,8 @@ def _consumed_to(
         if row["position"] is not None
     }
     copied = positions.keys() | {(row.topic, row.partition) for row in points_of(flow=flow)}
-    asked: dict[tuple[str, TopicPartition], int] = {}
-    found: dict[tuple[str, TopicPartition], int] = {}
+    asked: dict[_Place, int] = {}
+    found: dict[_Place, int] = {}
     for row in rows:
         tp = (row["topic"], row["partition"])
         offset = stood[row["group"]].done.get(tp) if row["group"] in stood else None
@@ -370,26 +372,33 @@ def _consumed_to(
             continue
         if tp not in copied:
             # Nothing of it was ever copied, so nothing can be read again.
-            found[row["group"], tp] = row["to"]
+            found[_place(row)] = row["to"]
         elif tp in positions:
-            asked[row["group"], tp] = min(offset.offset, positions[tp])
-    topic_partitions: dict[TopicPartition, set[int]] = {}
-    for (_, tp), offset in asked.items():
-        topic_partitions.setdefault(tp, set()).add(offset)
-    answers = translate_offsets(flow=flow, partitions=topic_partitions, positions=positions)
-    known = {(tp, one.upstream): one.downstream for tp, answer in answers.items() for one in answer}
-    for key, offset in asked.items():
-        if (at := known.get((key[1], offset))) is not None:
-            found[key] = at
+            asked[_place(row)] = min(offset.offset, positions[tp])
+    by_route: dict[str, dict[TopicPartition, set[int]]] = {}
+    for (_, tp, route), offset in asked.items():
+        by_route.setdefault(route, {}).setdefault(tp, set()).add(offset)
+    known: dict[tuple[TopicPartition, str, int], int | None] = {}
+    for route, wanted in by_route.items():
+        answers = translate_offsets(flow=flow, partitions=wanted, positions=positions, route=route)
+        for tp, rows_of in answers.items():
+            known |= {(tp, route, one.upstream): one.downstream for one in rows_of}
+    for (group, tp, route), offset in asked.items():
+        if (at := known.get((tp, route, offset))) is not None:
+            found[group, tp, route] = at
     return found
+
+
+def _place(row: Mapping[str, Any]) -> _Place:
+    return row["group"], (row["topic"], row["partition"]), row.get("route", "")
 
 
 def _read_again(
     row: Mapping[str, Any],
-    ends: Mapping[tuple[str, TopicPartition], int],
+    ends: Mapping[_Place, int],
     starts: Mapping[TopicPartition, int],
 ) -> tuple[int, int] | None:
-    end = ends.get((row["group"], (row["topic"], row["partition"])))
+    end = ends.get(_place(row))
     start = starts.get((row["remote_topic"], row["partition"]))
     if end is None or start is None:
         return None

@@ -100,12 +100,12 @@ def _readers(context: Context, places: Iterable[Mapping[str, Any]]) -> LaggingGr
     busy = set(active_groups(context, listed))
     active = busy.union(context.row.result.get("active_groups") or [])
     places = [row for row in places if row["group"] in busy]
-    ends = ends_downstream(context.flow, {(row["topic"], row["partition"]) for row in places})
+    ends = ends_downstream(context.flow, places)
     behind = [
         LaggingGroup(row["group"], row["topic"], row["partition"], row["source_offset"])
         for row in places
         if row["downstream_offset"] is not None
-        and row["downstream_offset"] < ends.get((row["topic"], row["partition"]), 0)
+        and row["downstream_offset"] < ends.get((row["remote_topic"], row["partition"]), 0)
     ]
     before = context.row.result.get("readers") or {}
     found = find_lagging_groups(behind, before, milliseconds(timezone.now()))
@@ -138,19 +138,28 @@ def _changes_sentence(changed: list[str]) -> str:
     return f"Since the simulation: {' '.join(changed[:_NAMED])}{rest}"
 
 
-def ends_downstream(flow: Flow, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Target offset after the last replicated record of each partition; markers do not count.
+def ends_downstream(flow: Flow, places: Iterable[Mapping[str, Any]]) -> dict[TopicPartition, int]:
+    """Target offset after the last replicated record of each remote partition; markers do not
+    count. `places`: group-partitions of a plan.
 
     Remote partitions that came from the target: after the last record that a group here can read.
     """
-    wanted = set(partitions)
+    remote: dict[str, dict[TopicPartition, TopicPartition]] = {}
+    for row in places:
+        tp = (row["topic"], row["partition"])
+        mine = remote.setdefault(row.get("route", ""), {})
+        mine[tp] = (row["remote_topic"], row["partition"])
     rows = PartitionMap.objects.filter(flow=flow, position__isnull=False)
     known = {(row.topic, row.partition): row.position or 0 for row in rows}
-    found = replicated_end_offsets(flow, {tp: known[tp] for tp in wanted & known.keys()})
-    home = wanted & origin_partitions(flow).keys() - known.keys()
-    for tp, answers in translate_to_origin(flow, {tp: [_FAR] for tp in home}).items():
-        if answers and answers[0].downstream is not None:
-            found[tp] = answers[0].downstream
+    found: dict[TopicPartition, int] = {}
+    for route, wanted in remote.items():
+        positions = {tp: known[tp] for tp in wanted.keys() & known.keys()}
+        ends = replicated_end_offsets(flow, positions, route)
+        home = wanted.keys() & origin_partitions(flow).keys() - known.keys()
+        for tp, answers in translate_to_origin(flow, {tp: [_FAR] for tp in home}).items():
+            if answers and answers[0].downstream is not None:
+                ends[tp] = answers[0].downstream
+        found |= {wanted[tp]: end for tp, end in ends.items()}
     return found
 
 

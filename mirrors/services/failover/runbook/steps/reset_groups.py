@@ -35,7 +35,6 @@ _AT_ONCE = 20
 # States of a group-partition that is at its offset, and of one that a retry may fix.
 SET, AGAIN = ("moved", "in_sync"), ("active", "failed")
 Row = dict[str, Any]
-Key = tuple[str, str, int]
 
 
 def _wait(context: Context) -> Outcome:
@@ -59,6 +58,7 @@ def _rows(context: Context) -> list[Row]:
     rows = [
         {
             **{name: row[name] for name in fields},
+            "route": row.get("route", ""),
             "to": row["downstream_offset"],
             "end": _end(row),
             "state": "unknown" if row["downstream_offset"] is None else "waiting",
@@ -84,7 +84,7 @@ def _set(context: Context, rows: list[Row], mine: Sequence[Row]) -> None:
     wrote = written_offsets(flow=context.flow)
     writes: dict[str, dict[tuple[str, int], Row]] = {}
     for row, group_partition in zip(mine, seen, strict=True):
-        key = (group_partition.group, group_partition.topic, group_partition.partition)
+        key = group_partition.key
         state = states.get(group_partition.group, "")
         move = plan_offset_update(group_partition, enabled=True, state=state, wrote=wrote.get(key))
         row["state"], row["reason"] = str(move.state), move.reason
@@ -129,6 +129,7 @@ def _group_partition(row: Row) -> GroupPartition:
         topic=row["topic"],
         partition=row["partition"],
         remote_topic=row["remote_topic"],
+        route=row.get("route", ""),
         source_offset=row["source_offset"],
         translation=found,
         target_end=row["end"],
@@ -141,7 +142,8 @@ def _remember(context: Context, rows: Iterable[Row]) -> None:
     for row in rows:
         if row["state"] in SET:
             known = GroupOffset.objects.filter(flow=context.flow, group=row["group"])
-            known.filter(topic=row["topic"], partition=row["partition"]).update(
+            known = known.filter(topic=row["topic"], partition=row["partition"])
+            known.filter(route=row.get("route", "")).update(
                 wrote=row["to"],
                 target_offset=row["to"],
                 sync_state=row["state"],

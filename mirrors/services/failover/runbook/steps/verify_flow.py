@@ -84,14 +84,14 @@ def _progress(context: Context, rows: Sequence[dict[str, Any]]) -> list[GroupPro
     active = _active_before(context)
     states = list_reachable_groups(target, deadline_s=DEADLINE_S).groups
     offsets = read_offsets(target, wanted, deadline_s=DEADLINE_S).done
-    ends = ends_downstream(context.flow, {(row["topic"], row["partition"]) for row in rows})
+    ends = ends_downstream(context.flow, rows)
     consumed: Counter[str] = Counter()
     to_read: Counter[str] = Counter()
     for row in rows:
         group, tp = row["group"], (row["remote_topic"], row["partition"])
         at = offsets[group].done.get(tp) if group in offsets else None
         consumed[group] += 0 if at is None else max(0, at.offset - row["to"])
-        end = ends.get((row["topic"], row["partition"]), row["to"])
+        end = ends.get(tp, row["to"])
         to_read[group] += max(0, end - row["to"])
     return [
         GroupProgress(
