@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 from django.utils import timezone
 
-from controlplane.bench.scale import large_parts, large_report, seed_flows
+from controlplane.bench.scale import large_parts, large_report, page_times, seed_flows
 from controlplane.bench.scale.large_report import Part, Run
 from controlplane.bench.scale.protocol_stub import COMMITTED, END, Stub, StubCluster
 from controlplane.bench.scale.stub_process import StubProcess, describe_clusters
@@ -120,6 +121,20 @@ def test_what_is_over_its_limit_is_said() -> None:
     assert "| a sweep | 1.0 s | 900 ms | **1.9 s** | 1.9 s | 7 | 3 |" in text
     assert "Over its limit: a plan" in text
     assert "Most memory: **1,001 MB**." in text
+
+
+def test_a_page_that_fails_is_over_its_limit(
+    db: Any, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OperationalError("the server closed the connection")
+
+    monkeypatch.setattr(page_times, "_measured", fail)
+    monkeypatch.setattr(page_times.connection, "close", lambda: None)
+    found = page_times.measure_pages(times=1)
+    assert not any(one.holds for one in found)
+    part = Part(large_report.PAGES, tuple(map(large_parts.Row.of, found)), 100.0)
+    assert "no page" in large_report.text_of(Run("", "", 2.0, (part,)))
 
 
 def test_of_pages_those_near_their_limit_are_named(tmp_path: Path) -> None:

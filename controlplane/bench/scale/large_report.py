@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -130,6 +131,8 @@ def _requests(row: Row) -> str:
 
 
 def _ms(value: float) -> str:
+    if math.isinf(value):
+        return "no page"
     return f"{value / 1000:,.1f} s" if value >= 1_000 else f"{value:.0f} ms"
 
 
