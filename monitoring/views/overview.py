@@ -13,8 +13,8 @@ from django.views.decorators.http import require_safe
 
 from mirrors.domain.access.rights import Right
 from mirrors.lists.audit import RECENT_TRANSITIONS
-from mirrors.models import Cluster, Runner, Sighting, needs
-from mirrors.models.flow_queries import flows_with_lag, worst_groups, worst_topics
+from mirrors.models import Cluster, FlowAccount, Runner, Sighting, needs
+from mirrors.models.flow_queries import flows_with_lag, labelled_flows, worst_groups, worst_topics
 from mirrors.models.readiness import with_readiness
 from mirrors.views.drills.readiness import mark_proof
 from mirrors.views.heartbeats import direction
@@ -42,7 +42,17 @@ LISTS = {
     "changes": RECENT_TRANSITIONS,
 }
 
-
+_SUMMARIZED = (
+    "pk",
+    "label",
+    "source__alias",
+    "target__alias",
+    "observed_state",
+    "reason",
+    "as_of",
+    "source__reachable",
+    "target__reachable",
+)
 ROWS = 25
 ALARMS = 3
 # This many of the topics furthest behind are read, and groups that read these; few are shown.
@@ -145,24 +155,28 @@ def _sentences(
 
 
 def _flow_summaries(most_severe: Mapping[int, content.FiringAlert]) -> dict[FlowSummary, int]:
-    """Summary of every flow with its key: one query."""
-    return {
-        FlowSummary(
-            name=flow.label,
-            source=flow.source.alias,
-            target=flow.target.alias,
-            state=flow.observed_state,
-            reason=flow.reason,
-            account=flow.account.total if hasattr(flow, "account") else None,
-            worst_topic=flow.worst_topic or "",
-            as_of=flow.as_of,
-            source_unreachable=flow.source.reachable is False,
-            target_unreachable=flow.target.reachable is False,
-            severity=most_severe[flow.pk].alert.severity if flow.pk in most_severe else "",
-            alert=most_severe[flow.pk].text if flow.pk in most_severe else "",
-        ): flow.pk
-        for flow in flows_with_lag()
-    }
+    """Summary of every flow with its key: two queries, without whole rows of its clusters."""
+    accounts = {row.flow_id: row for row in FlowAccount.objects.all()}
+    found = {}
+    for pk, *facts in labelled_flows().values_list(*_SUMMARIZED):
+        name, source, target, state, reason, as_of, source_reachable, target_reachable = facts
+        account, alarm = accounts.get(pk), most_severe.get(pk)
+        summary = FlowSummary(
+            name=name,
+            source=source,
+            target=target,
+            state=state,
+            reason=reason,
+            account=None if account is None else account.total,
+            worst_topic="" if account is None else account.worst_topic,
+            as_of=as_of,
+            source_unreachable=source_reachable is False,
+            target_unreachable=target_reachable is False,
+            severity="" if alarm is None else alarm.alert.severity,
+            alert="" if alarm is None else alarm.text,
+        )
+        found[summary] = pk
+    return found
 
 
 def _table_rows(keys: list[int], now: datetime) -> list[Any]:
