@@ -99,7 +99,7 @@ class HandoverSerializer(StrictSerializer):
         read_only=True,
         help_text=(
             "moves: another host takes it over now. waits: for the runner before it. starts: it "
-            "was handed over and its process starts. stays: no host may take it over."
+            "was handed over; its process starts there and ends here. stays: no host may take it."
         ),
     )
     reason = serializers.CharField(read_only=True)

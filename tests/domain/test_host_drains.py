@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrors.domain.runners import host_drains, host_leases
-from mirrors.domain.runners.host_drains import STATES, handovers
+from mirrors.domain.runners.host_drains import ENDS_S, STATES, handovers
 from mirrors.domain.runners.host_leases import LEASE_S, HostLease, LeasedRunner
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -58,6 +58,9 @@ def test_the_next_one_waits_until_the_one_before_has_started() -> None:
     assert seen(DRAINED, rows) == [("r1", "starts", "b"), ("r2", "waits", "")]
     rows[0] = dataclasses.replace(rows[0], has_started=True)
     assert seen(DRAINED, rows) == [("r2", "moves", "b")]
+    # The old process may still end.
+    rows[0] = dataclasses.replace(rows[0], moved_at=NOW - timedelta(seconds=ENDS_S - 1))
+    assert seen(DRAINED, rows) == [("r1", "starts", "b"), ("r2", "waits", "")]
     # It came from there before the drain, and does not start now.
     assert seen(DRAINED, [handed_over("r1", 600), runner("r2")]) == [("r2", "moves", "b")]
 

@@ -6,10 +6,12 @@ import time
 from datetime import timedelta
 
 import pytest
+from django.db.models import F
 from django.test import Client
 from django.utils import timezone
 
 from mirrors import launcher
+from mirrors.domain.runners.host_drains import ENDS_S
 from mirrors.models import Flow, Host, Runner, Transition
 from mirrors.services.errors import Conflict
 from mirrors.services.flows import reconciler
@@ -24,6 +26,13 @@ pytestmark = pytest.mark.django_db
 
 def row(name: str) -> hosts.HostRow:
     return next(one for one in hosts.with_runners() if one.name == name)
+
+
+def ended(runner: Runner) -> None:
+    """Long enough after its move for the old process to have ended."""
+    earlier = timedelta(seconds=ENDS_S + 1)
+    Host.objects.update(draining_since=F("draining_since") - earlier)
+    Runner.objects.filter(pk=runner.pk).update(moved_at=F("moved_at") - earlier)
 
 
 def test_runners_are_handed_over_and_the_host_is_drained_when_they_have_started(
@@ -45,6 +54,8 @@ def test_runners_are_handed_over_and_the_host_is_drained_when_they_have_started(
     b.be()
     reconcile_until(flow, is_in("running"))
     Runner.objects.update(state="ready")
+    assert [one.state for one in row("a").handovers] == ["starts"], "the old process may still end"
+    ended(leased)
     assert row("a").handovers == []
     assert row("a").is_drained
     # Nothing goes back, neither now nor after the drain.
@@ -123,6 +134,7 @@ def test_one_runner_after_the_other(
     assert b.take_over() == ["another"]
     assert b.take_over() == []
     Runner.objects.filter(pk=other.pk).update(state="ready")
+    ended(other)
     assert b.take_over() == [leased.name]
 
 

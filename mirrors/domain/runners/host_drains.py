@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, get_args
 
 from mirrors.domain.runners.host_leases import HostLease, LeasedRunner, Move
 
+# The old process of a runner that was handed over has ended by then: its host renews its lease, and
+# its flows stop at a commit.
+ENDS_S = 15.0
 # - moves: another host takes it over now. waits: for the runner before it.
-# - starts: it was handed over, and its process has not started yet.
+# - starts: it was handed over; the new process starts, and the old one ends.
 # - stays: nothing can take it over.
 State = Literal["moves", "waits", "starts", "stays"]
 STATES: tuple[State, ...] = get_args(State)
@@ -79,9 +82,9 @@ def _of_host(
 ) -> list[Handover]:
     found, is_busy = [], False
     for runner in runners:
-        if _starts(runner, host):
+        if _starts(runner, host, now):
             is_busy = True
-            reason = f"{runner.name} was handed over to {runner.host}, where its process starts."
+            reason = f"It was handed over to {runner.host}: its process starts there and ends here."
             found.append(_handover(runner, host, runner.host, "starts", reason))
     for runner in (runner for runner in runners if runner.host == host.name):
         able = [
@@ -105,15 +108,16 @@ def _of_host(
     return found
 
 
-def _starts(runner: LeasedRunner, host: HostLease) -> bool:
-    """Whether this drain has handed it over, and its process has not started on the new host."""
+def _starts(runner: LeasedRunner, host: HostLease, now: datetime) -> bool:
+    """Whether this drain has handed it over, and the new process has not started or the old one may
+    still end."""
     return (
         runner.moved_from == host.name
         and runner.moved_at is not None
         and host.draining_since is not None
         and runner.moved_at >= host.draining_since
         and runner.is_needed
-        and not runner.has_started
+        and (not runner.has_started or now < runner.moved_at + timedelta(seconds=ENDS_S))
     )
 
 
