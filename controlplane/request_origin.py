@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,10 +13,15 @@ from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse
 
 from mirrors.models.audit.chain import Origin, origin
-from mirrors.services.audit.accounts import note_refused
+from mirrors.services.audit.accounts import note_refused, note_request
 
 Respond = Callable[[HttpRequest], HttpResponse]
 _LONGEST_CHAIN = 20
+# REST that takes a body and computes an answer. If it does change something, it writes an entry.
+_QUESTIONS = re.compile(
+    r"/api/v1/(exports|offsets/translate|certificates/verify|apply|imports|templates"
+    r"|flows/[^/]+/(preview|cost|cost/compression))/?"
+)
 
 
 def address_of(request: HttpRequest) -> str:
@@ -64,9 +71,10 @@ def _is_trusted(address: str, proxies: list[Any]) -> bool:
 
 
 class OriginMiddleware:
-    """Gives audit entries the origin of their request, and records refused requests.
+    """Gives audit entries the origin of their request, and records what wrote no entry.
 
-    Recorded are 403 answers to people who are signed in, and tokens that are not valid.
+    - 403 answers to people who are signed in, and tokens that are not valid.
+    - A change that succeeded: services write the entry, with what changed; none is forgotten here.
     """
 
     def __init__(self, get_response: Respond) -> None:
@@ -83,6 +91,8 @@ class OriginMiddleware:
             response = self.get_response(request)
             if response.status_code in {401, 403}:
                 _record_refusal(request, response.status_code)
+            elif not source.written and _has_changed(request, response.status_code):
+                _record_request(request)
         finally:
             origin.reset(token)
         return response
@@ -94,6 +104,21 @@ def _actor(request: HttpRequest) -> tuple[str, str]:
         return "", ""
     # Django REST framework sets `auth` to the token.
     return user.get_username(), str(getattr(getattr(request, "auth", None), "token_key", ""))
+
+
+def _has_changed(request: HttpRequest, status: int) -> bool:
+    """Whether a request of a person succeeded that may change something. Pages then redirect."""
+    if request.method in ("GET", "HEAD", "OPTIONS") or not _actor(request)[0]:
+        return False
+    if request.path.startswith("/api/"):
+        return 200 <= status < 300 and not _QUESTIONS.fullmatch(request.path)
+    return status in (204, 302, 303)
+
+
+def _record_request(request: HttpRequest) -> None:
+    with contextlib.suppress(DatabaseError):
+        name, _ = _actor(request)
+        note_request(why=f"{request.method} {request.path}"[:300], who=name)
 
 
 def _record_refusal(request: HttpRequest, status: int) -> None:

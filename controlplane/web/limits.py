@@ -12,12 +12,16 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 
 from controlplane.api import errors
-from controlplane.request_origin import address_of
+from mirrors.models.audit.chain import origin
 
 Respond = Callable[[HttpRequest], HttpResponse]
 # Anybody may send these; name and password, or a certificate, need no more.
 _OPEN = {"/login/": 64 * 1024, "/api/v1/tokens/": 64 * 1024, "/api/v1/tokens": 64 * 1024}
 _SIGN_INS = frozenset(_OPEN)
+# They check the password or a code of who is signed in: a stolen session could guess them.
+_PROOFS = frozenset({"/account/password/", "/account/one-time-codes/"})
+# A request to begin a sign-in at the provider; its session is a row until it expires.
+_BEGINS = frozenset({"/oidc/login/"})
 _MOST_KEYS = 20_000
 
 
@@ -60,6 +64,8 @@ class LimitsMiddleware:
         return self.get_response(request)
 
     def _refusal(self, request: HttpRequest) -> HttpResponse | None:
+        if request.path in _BEGINS:
+            return _too_many(request, f"begins {origin.get().network}")
         if request.method in ("GET", "HEAD", "OPTIONS"):
             return None
         most = min(_OPEN.get(request.path, settings.UNDERSTUDY_MAX_BODY), _most())
@@ -67,11 +73,20 @@ class LimitsMiddleware:
             words = f"The body is larger than {most} bytes."
             return errors.refuse(request, 413, "too_large", words)
         if request.method == "POST" and request.path in _SIGN_INS:
-            limit = settings.UNDERSTUDY_LOGINS_PER_MINUTE
-            if sign_ins.add(f"address {address_of(request)}") > limit:
-                words = f"More than {limit} sign-ins in a minute from this address. Wait a minute."
-                return errors.refuse(request, 429, "rate_limited", words)
+            return _too_many(request, f"address {origin.get().network}")
+        if request.method == "POST" and request.path in _PROOFS:
+            session = request.COOKIES.get(settings.SESSION_COOKIE_NAME, "")
+            return _too_many(request, f"session {session[:100]}")
         return None
+
+
+def _too_many(request: HttpRequest, key: str) -> HttpResponse | None:
+    """Count one more; the refusal if there were too many in this minute."""
+    limit = settings.UNDERSTUDY_LOGINS_PER_MINUTE
+    if sign_ins.add(key) <= limit:
+        return None
+    words = f"More than {limit} attempts in a minute. Wait a minute."
+    return errors.refuse(request, 429, "rate_limited", words)
 
 
 def _most() -> int:

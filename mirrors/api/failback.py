@@ -202,7 +202,7 @@ class FailbackViewSet(DecisionMixin, RunViewSet):
     def groups(self, request: Request, pk: str) -> Response:
         """Let a worker find the resume offsets; `groups` has them when `groups_at` changes."""
         given, run = body_of(request, GroupsAskSerializer), self.get_object()
-        lifecycle.request_groups(run=run, act=given["act"])
+        lifecycle.request_groups(run=run, act=given["act"], who=person(request))
         return self.answer(run, status.HTTP_202_ACCEPTED)
 
     @extend_schema(request=SwitchAskSerializer, responses={201: FailoverSerializer})

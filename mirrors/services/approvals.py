@@ -4,7 +4,9 @@
 - A flow's own rule is dropped only by a request of an admin that another person approves.
 - Two accounts of one person are not two persons. An account counts as the requester's own if it
   has the same name or e-mail address, had the requester's name before, or was created or changed
-  by the requester: then the requester may know its password.
+  by the requester, under any name of theirs: then the requester may know its password. The same
+  holds for a right that the requester gave to a group of the account.
+- The other way, who set the present password of the requester's account may be the requester.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from datetime import timedelta
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from mirrors.domain.access.rights import Right
@@ -61,9 +63,41 @@ def _same_person(requested_by: str, user: User) -> str:
     about = Transition.objects.filter(subject="user", subject_id=user.pk)
     if about.filter(name__iexact=requested_by).exists():
         return f"its name was {requested_by}"
-    if about.filter(to_state__in=_GIVES_CONTROL, who__iexact=requested_by).exists():
+    names = _names_of(requester) | {requested_by}
+    by_requester = Transition.objects.filter(_one_of("who", names))
+    if by_requester.filter(pk__in=about.values("pk"), to_state__in=_GIVES_CONTROL).exists():
         return f"{requested_by} created it or changed it"
+    groups = {f"group {name}" for name in user.sign_in_groups.values_list("name", flat=True)}
+    given = by_requester.filter(subject="group", to_state="grant given", name__in=groups)
+    if given.exists():
+        return f"{requested_by} gave a right to a group of it"
+    if requester and _password_setter(requester).casefold() in map(str.casefold, _names_of(user)):
+        return f"it set the password of {requested_by}, who did not change it since"
     return ""
+
+
+def _names_of(user: User | None) -> set[str]:
+    """The present name and those before a change, as the audit log has them."""
+    if user is None:
+        return set()
+    about = Transition.objects.filter(subject="user", subject_id=user.pk)
+    return {user.username, *about.values_list("name", flat=True).distinct()}
+
+
+def _one_of(field: str, names: set[str]) -> Q:
+    found = Q(pk__in=())
+    for name in names:
+        found |= Q(**{f"{field}__iexact": name})
+    return found
+
+
+def _password_setter(user: User) -> str:
+    """Who chose the present password; empty if there is none, or if no entry says so."""
+    if not user.has_usable_password():
+        return ""
+    about = Transition.objects.filter(subject="user", subject_id=user.pk)
+    chosen = about.filter(to_state__in=("created", "password changed")).order_by("-id")
+    return chosen.values_list("who", flat=True).first() or ""
 
 
 def check_not_loosened(flow: Flow, after: object) -> None:

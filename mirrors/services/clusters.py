@@ -11,16 +11,23 @@ from django.db import IntegrityError, transaction
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
+from mirrors.domain.access.grants import Subject
+from mirrors.domain.access.rights import Right
 from mirrors.domain.audit.actors import RECONCILER
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.schemas import registry
+from mirrors.domain.settings.connection import MSK_REGION, MSK_ROLE
+from mirrors.domain.settings.references import same_secret
 from mirrors.domain.specs import ClusterSpec
+from mirrors.domain.standby.flow_definition import references_of
 from mirrors.kafka.connection_test.probe import ProbeReport, check_registry, probe
 from mirrors.kafka.security import cleartext_logins, egress
+from mirrors.kafka.security.oauth import ENDPOINT as OAUTH_ENDPOINT
 from mirrors.kafka.security.secrets import check_reference
 from mirrors.models import Cluster, ClusterTest, Flow
 from mirrors.models.audit.transitions import note
 from mirrors.models.clusters import TestState
+from mirrors.models.grants import demand_here
 from mirrors.services import run_lifecycle
 from mirrors.services.clock import milliseconds
 from mirrors.services.errors import Conflict, TooMany
@@ -44,6 +51,11 @@ CONFIG_KEYS = {
     "ssl_certificate": "Client certificate",
     "ssl_key": "Client key",
 }
+# On what a right is demanded, as it is in the refusal.
+_NEW_REFERENCE = "everything, since a new reference may name a secret of another cluster"
+_SHARED_REFERENCE = (
+    "everything, since another cluster uses the secret that the new address would get"
+)
 # A test that has not ended by then has lost its message or its worker.
 TEST_LOST_AFTER = timedelta(seconds=45)
 
@@ -66,6 +78,7 @@ def update_cluster(*, cluster: Cluster, spec: ClusterSpec, who: str) -> Cluster:
     changed = changed_fields(cluster=cluster, spec=spec)
     if not changed:
         return cluster
+    _check_secrets(cluster=cluster, spec=spec)
     try:
         with transaction.atomic():
             locked = Cluster.objects.select_for_update().get(pk=cluster.pk)
@@ -100,6 +113,40 @@ def changed_fields(*, cluster: Cluster, spec: ClusterSpec) -> list[str]:
     return [name for name in before if before[name] != after[name]]
 
 
+def _check_secrets(*, cluster: Cluster, spec: ClusterSpec) -> None:
+    """An admin of this cluster alone sends no secret of another one to an address of their choice.
+
+    PermissionDenied for a new reference, which could name such a secret, and for a new address
+    while a secret is shared. The identity of the host, with which MSK logs in, is shared always.
+    """
+    before = cluster.spec
+    held, named = set(references_of(before).values()), set(references_of(spec).values())
+    identity = [
+        (one.properties.get(MSK_REGION), one.properties.get(MSK_ROLE)) for one in (before, spec)
+    ]
+    if named - held - {""} or (any(identity[1]) and identity[0] != identity[1]):
+        demand_here(Subject(name=_NEW_REFERENCE), Right.ADMINISTER)
+    moved = _moved_secrets(before, spec)
+    others = Cluster._base_manager.exclude(pk=cluster.pk) if moved else ()
+    used = [text for other in others for text in references_of(other.spec).values()]
+    is_host = any(identity[1]) and before.bootstrap_servers != spec.bootstrap_servers
+    if is_host or any(same_secret(text, used) for text in moved):
+        demand_here(Subject(name=_SHARED_REFERENCE), Right.ADMINISTER)
+
+
+def _moved_secrets(before: ClusterSpec, after: ClusterSpec) -> set[str]:
+    """References to secrets that an address gets which did not before."""
+    old, new = references_of(before), references_of(after)
+    endpoints = {one.properties.get(OAUTH_ENDPOINT) for one in (before, after)}
+    registries = {one.properties.get(registry.URL) for one in (before, after)}
+    is_elsewhere = before.bootstrap_servers != after.bootstrap_servers or len(endpoints) > 1
+    places = [(REFERENCES, is_elsewhere), (registry.REFERENCES, len(registries) > 1)]
+    found = {
+        new[name] for names, moves in places for name in names if moves or new[name] != old[name]
+    }
+    return found - {""}
+
+
 def change_sentence(before: ClusterSpec, after: ClusterSpec) -> str:
     """The changed settings with both values: `bootstrap.servers: a:9092 → b:9092`."""
     old, new = (
@@ -122,6 +169,7 @@ def restarts_of_update(*, cluster: Cluster, spec: ClusterSpec) -> list[str]:
     changed = changed_fields(cluster=cluster, spec=spec)
     if not changed:
         return []
+    _check_secrets(cluster=cluster, spec=spec)
     keys = ", ".join(CONFIG_KEYS.get(name, name) for name in changed)
     running = [flow for flow in _flows_of(cluster) if flow.desired_state != "stopped"]
     return [

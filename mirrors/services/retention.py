@@ -9,7 +9,9 @@ import dataclasses
 from datetime import datetime, timedelta
 from typing import Any
 
+from axes.models import AccessAttempt, AccessFailureLog, AccessLog
 from django.conf import settings
+from django.contrib.sessions.models import Session
 from django.db.models import Model, Q
 from django.utils import timezone
 
@@ -65,6 +67,11 @@ RULES = (
     Rule("drift", Drift, "closed_at", _LONG),
     # Processes that no longer report.
     Rule("sightings", Sighting, "seen_at", timedelta(days=1)),
+    # Anybody may cause these rows by asking for a sign-in. The audit log has what matters of them.
+    Rule("sessions", Session, "expire_date", timedelta(0)),
+    Rule("sign_in_attempts", AccessAttempt, "attempt_time", timedelta(days=1)),
+    Rule("sign_in_failures", AccessFailureLog, "attempt_time", timedelta(days=1)),
+    Rule("sign_ins", AccessLog, "attempt_time", timedelta(days=30)),
 )
 # A simulation: its rows for UNDERSTUDY_EVIDENCE_DAYS, the run itself for this time.
 SIMULATIONS_KEPT = _LONG

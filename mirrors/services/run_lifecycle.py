@@ -24,7 +24,7 @@ from django.utils import timezone
 from mirrors.domain.audit.actors import WORKER
 from mirrors.domain.errors import UnderstudyError
 from mirrors.models import Flow, claim
-from mirrors.models.audit.transitions import record
+from mirrors.models.audit.transitions import note, record
 from mirrors.models.base import RunLifecycle
 from mirrors.services.approvals import check_approver
 from mirrors.services.errors import Conflict
@@ -119,8 +119,11 @@ def ask_to_abort(rows: QuerySet[Run], *, who: str, why: str, **at_once: Any) -> 
     reason, changes = why or f"Aborted by {who}.", {"abort_asked_by": who, **at_once}
     if end(rows.filter(state=QUEUED), state=ABORTED, reason=reason, who=who, **changes):
         return True
-    if not rows.filter(ended_at=None).update(abort_asked_by=who):
+    run = rows.filter(ended_at=None).first()
+    if run is None or not rows.filter(ended_at=None).update(abort_asked_by=who):
         raise Conflict("This run has already ended; there is nothing to abort.")
+    # The worker that ends it is not who decided that.
+    note(run, what="abort asked", who=who, why=why)
     return False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from django.db.models import Model
 from django.utils import timezone
@@ -19,22 +20,31 @@ def record_change(row: Model, *, what: str, who: str, why: str = "") -> None:
 
 def acknowledge(*, alert: Alert, who: str, note: str = "") -> Alert:
     """Assign the alert to the first user who acknowledges it; later calls change nothing."""
-    Alert.objects.filter(pk=alert.pk, acknowledged_at=None, resolved_at=None).update(
-        acknowledged_at=timezone.now(), acknowledged_by=who[:150], note=note[:500]
-    )
+    fresh = Alert.objects.filter(pk=alert.pk, acknowledged_at=None, resolved_at=None)
+    words = {"acknowledged_by": who[:150], "note": note[:500]}
+    if fresh.update(acknowledged_at=timezone.now(), **words):
+        record_change(alert, what="acknowledged", who=who, why=note)
     alert.refresh_from_db()
     return alert
 
 
 def silence_alert(*, alert: Alert, until: datetime, who: str, reason: str) -> Silence:
     """Silence the rule for the alert's flow; without a flow, silence the rule."""
-    return Silence.objects.create(
-        flow=alert.flow, rule=alert.rule, ends_at=until, who=who[:150], reason=reason[:500]
+    return add_silence(
+        flow=alert.flow, rule=alert.rule, ends_at=until, who=who, reason=reason[:500]
     )
 
 
-def end_silence(*, silence: Silence, now: datetime) -> None:
-    Silence.objects.filter(pk=silence.pk, ends_at__gt=now).update(ends_at=now)
+def add_silence(*, who: str, **facts: Any) -> Silence:
+    """Store a silence with these columns."""
+    silence = Silence.objects.create(who=who[:150], **facts)
+    record_change(silence, what="silenced", who=who, why=f"{silence}. {silence.reason}")
+    return silence
+
+
+def end_silence(*, silence: Silence, now: datetime, who: str) -> None:
+    if Silence.objects.filter(pk=silence.pk, ends_at__gt=now).update(ends_at=now):
+        record_change(silence, what="silence ended", who=who, why=str(silence))
 
 
 def request_test(*, channel: Channel, now: datetime) -> Delivery:

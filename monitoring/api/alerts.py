@@ -117,8 +117,9 @@ class SilenceViewSet(
 
     def perform_create(self, serializer: Any) -> None:
         demand_here(Silence(**serializer.validated_data))
-        serializer.save(who=person(self.request))
+        facts = serializer.validated_data
+        serializer.instance = actions.add_silence(**facts, who=person(self.request))
 
     def destroy(self, request: Request, pk: str) -> Response:
-        actions.end_silence(silence=self.get_object(), now=timezone.now())
+        actions.end_silence(silence=self.get_object(), now=timezone.now(), who=person(request))
         return Response(status=status.HTTP_204_NO_CONTENT)

@@ -89,7 +89,7 @@ def add_silence(request: HttpRequest) -> HttpResponse:
     form = SilenceForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
         demand_here(Silence(**form.cleaned_data))
-        silence = Silence.objects.create(**form.cleaned_data, who=request.user.get_username())
+        silence = actions.add_silence(**form.cleaned_data, who=request.user.get_username())
         messages.success(
             request, f"No message is sent until {silence.ends_at:%d %b %Y, %H:%M} UTC."
         )

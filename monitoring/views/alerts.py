@@ -111,7 +111,8 @@ def silence(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 @needs(Right.OPERATE)
 def end_silence(request: HttpRequest, pk: int) -> HttpResponse:
-    actions.end_silence(silence=get_object_or_404(Silence, pk=pk), now=timezone.now())
+    who = request.user.get_username()
+    actions.end_silence(silence=get_object_or_404(Silence, pk=pk), now=timezone.now(), who=who)
     messages.success(request, "The silence is ended.")
     return redirect("alert-rules")
 

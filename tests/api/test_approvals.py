@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group, User
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 from pytest_django import Settings
 from rest_framework.test import APIClient
@@ -16,6 +17,7 @@ from mirrors.domain.access.rights import Right
 from mirrors.models import Cluster, Flow, Role, RuleWaiver, Runner, Transition, has_right, role_of
 from mirrors.services.approvals import check_approver, needs_second_person
 from mirrors.services.errors import Conflict
+from mirrors.services.grants import set_sign_in_groups
 from mirrors.services.users import ensure_person
 from tests.api.conftest import client_of
 
@@ -167,3 +169,38 @@ def test_the_page_of_approvals_requests_and_decides(ruled: str, admin: APIClient
     assert clients["operator"].post(f"/approvals/{row.pk}/approve/").status_code == 403
     assert clients["olga"].post(f"/approvals/{row.pk}/approve/").status_code == 302
     assert not needs_second_person(Flow.objects.get())
+
+
+def test_nor_one_that_created_the_account_of_the_requester(admin: APIClient) -> None:
+    """Until the person chooses a password, the creator can sign in with that account."""
+    person = Client()
+    person.force_login(User.objects.get(username="admin"))
+    form = {"username": "otto", "role": "operator", "password": "correct-horse-battery-7"}
+    assert person.post("/people/", form).status_code == 302
+    with pytest.raises(Conflict, match="it set the password of otto"):
+        check_approver(flow=some_flow(), requested_by="otto", who="admin")
+    otto = Client()
+    otto.force_login(User.objects.get(username="otto"))
+    new = "staple-orbit-lantern-9"
+    form = {"old_password": "correct-horse-battery-7", "new_password1": new, "new_password2": new}
+    assert otto.post(reverse("password_change"), form).status_code == 302
+    check_approver(flow=some_flow(), requested_by="otto", who="admin")
+
+
+def test_nor_one_that_got_the_right_through_a_group_or_before_the_requester_was_renamed(
+    admin: APIClient,
+) -> None:
+    second = ensure_person(username="second", password=None, role=Role.NONE)
+    set_sign_in_groups(user=second, groups=["deciders"])
+    body = {"group": "deciders", "role": "approver", "scope": "everything"}
+    assert admin.post("/api/v1/grants/", body).status_code == 201
+    third = ensure_person(username="third", password=None, role=Role.NONE)
+    body = {"username": "third", "role": "approver", "scope": "everything"}
+    assert admin.post("/api/v1/grants/", body).status_code == 201
+    renamed = User.objects.get(username="admin")
+    renamed.username = "boss"
+    renamed.save()
+    for name, reason in ((second.username, "to a group"), (third.username, "changed it")):
+        with pytest.raises(Conflict, match=reason):
+            check_approver(flow=some_flow(), requested_by="boss", who=name)
+        check_approver(flow=some_flow(), requested_by="ann", who=name)

@@ -10,6 +10,7 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from controlplane.single_sign_on import roles
+from mirrors.domain.schemas.registry import PASSWORD, TOKEN, URL, USERNAME
 from mirrors.models import AccessGrant, Flow, FlowLabel, Role, SignInGroup, Transition
 from mirrors.services.approvals import check_approver
 from mirrors.services.errors import Conflict
@@ -249,3 +250,71 @@ def test_nobody_gives_a_right_by_a_label_without_being_an_admin_of_the_flow(
     path = f"/api/v1/flows/{flow['id']}/"
     assert admin.patch(path, {"labels": []}, format="json").status_code == 200
     assert person.get(path).status_code == 404
+
+
+def cluster_admin(admin: APIClient, alias: str) -> APIClient:
+    ensure_person(username="cid", password=None, role=Role.NONE)
+    body = {"username": "cid", "role": "admin", "scope": "cluster", "cluster": alias}
+    assert admin.post("/api/v1/grants/", body).status_code == 201
+    return client_of("cid")
+
+
+LOGIN = {
+    "security_protocol": "SASL_SSL",
+    "sasl_mechanism": "SCRAM-SHA-512",
+    "sasl_username": "understudy",
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sasl_password": "env:KAFKA_BACKUP"},
+        {"ssl_ca": "file:/run/secrets/backup.pem"},
+        {"properties": {URL: "https://mine.example", USERNAME: "u", PASSWORD: "env:KAFKA_BACKUP"}},
+        {"properties": {URL: "https://mine.example", TOKEN: "file:/run/secrets/backup"}},
+        {
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_username": "",
+            "sasl_password": "",
+            "bootstrap_servers": "b-1.mine.kafka.eu-west-1.amazonaws.com:9098",
+            "properties": {"aws.msk.region": "eu-west-1"},
+        },
+    ],
+)
+def test_an_admin_of_one_cluster_names_no_secret_of_another(
+    admin: APIClient, two_clusters: tuple[str, str], change: dict[str, Any]
+) -> None:
+    """The person also chooses the address that gets it."""
+    mine = {**LOGIN, "sasl_password": "env:KAFKA_PRIMARY"}
+    assert admin.patch("/api/v1/clusters/primary/", mine).status_code == 200
+    person = cluster_admin(admin, "primary")
+    body = {"bootstrap_servers": "mine.example:9093"}
+    assert person.patch("/api/v1/clusters/primary/", body).status_code == 200
+    refused = person.patch("/api/v1/clusters/primary/", change)
+    assert refused.status_code == 403, refused.json()
+    assert "needs the role admin on everything" in refused.json()["error"]["message"]
+    assert admin.patch("/api/v1/clusters/primary/", change).status_code == 200
+
+
+def test_nor_sends_a_shared_secret_to_another_address(
+    admin: APIClient, two_clusters: tuple[str, str]
+) -> None:
+    shared = {**LOGIN, "sasl_password": "env:KAFKA_BOTH"}
+    for alias in two_clusters:
+        assert admin.patch(f"/api/v1/clusters/{alias}/", shared).status_code == 200
+    person = cluster_admin(admin, "primary")
+    for change in (
+        {"bootstrap_servers": "mine.example:9093"},
+        {"properties": {URL: "https://mine.example", TOKEN: "env:KAFKA_BOTH"}},
+    ):
+        refused = person.patch("/api/v1/clusters/primary/", change)
+        assert refused.status_code == 403, refused.json()
+        assert "another cluster uses the secret" in refused.json()["error"]["message"]
+    # Nor in two steps.
+    known = {"properties": {URL: "https://mine.example"}}
+    assert person.patch("/api/v1/clusters/primary/", known).status_code == 200
+    body = {"properties": {URL: "https://mine.example", TOKEN: "env:KAFKA_BOTH"}}
+    assert person.patch("/api/v1/clusters/primary/", body).status_code == 403
+    faster = {"properties": {"request.timeout.ms": "5000"}}
+    assert person.patch("/api/v1/clusters/primary/", faster).status_code == 200

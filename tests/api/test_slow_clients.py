@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django import Settings
 from rest_framework.test import APIClient
 
 from controlplane.web import limits
 from controlplane.web.worker import MOST_HEADERS, Incoming
+from mirrors.models import Role
 from tests.conftest import Guard
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -264,3 +266,50 @@ def test_and_by_name_from_many_addresses(
             "/login/", {"username": "ann", "password": "y"}
         )
     assert checked == ["ann"] * 6
+
+
+def test_a_host_with_a_network_of_ipv6_addresses_counts_as_one(
+    db: None, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "sign_ins", limits.Counter())
+    settings.UNDERSTUDY_LOGINS_PER_MINUTE = 3
+    given = {"username": "x", "password": "y"}
+    found = [
+        Client(REMOTE_ADDR=f"2001:db8:0:1::{n}").post("/login/", given).status_code
+        for n in range(5)
+    ]
+    assert found == [200, 200, 200, 429, 429]
+    assert Client(REMOTE_ADDR="2001:db8:0:2::1").post("/login/", given).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "given"),
+    [
+        ("/account/password/", {"old_password": "guess"}),
+        ("/account/one-time-codes/", {"renew": "", "code": "000000"}),
+    ],
+)
+def test_who_has_a_session_guesses_neither_password_nor_code(
+    people: dict[Role, User],
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    given: dict[str, str],
+) -> None:
+    monkeypatch.setattr(limits, "sign_ins", limits.Counter())
+    settings.UNDERSTUDY_LOGINS_PER_MINUTE = 3
+    stolen = Client()
+    stolen.force_login(people[Role.ADMIN])
+    found = [stolen.post(path, given, REMOTE_ADDR=f"192.0.2.{n}").status_code for n in range(5)]
+    assert found[3:] == [429, 429]
+    assert 429 not in found[:3]
+
+
+def test_nobody_begins_sign_ins_at_the_provider_without_limit(
+    db: None, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each one is a session in the database."""
+    monkeypatch.setattr(limits, "sign_ins", limits.Counter())
+    settings.UNDERSTUDY_LOGINS_PER_MINUTE = 3
+    found = [Client().get("/oidc/login/").status_code for _ in range(5)]
+    assert found == [404, 404, 404, 429, 429]

@@ -112,7 +112,7 @@ def test_a_silence_holds_the_telling_back_until_it_ends(flow: Flow, channel: Cha
     )
     fire(flow)
     assert Delivery.objects.count() == 0
-    actions.end_silence(silence=silence, now=START + timedelta(seconds=25))
+    actions.end_silence(silence=silence, now=START + timedelta(seconds=25), who="ann")
     at(30, 60, flow)
     at(40, 60, flow)
     assert Delivery.objects.count() == 1

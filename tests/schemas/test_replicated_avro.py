@@ -147,36 +147,3 @@ def test_an_unknown_id_stops_its_partition_and_an_outage_of_the_registry_nothing
     assert "offset 1" in row.reason
     assert "the where expression of rule 1 failed" in row.reason
     flow.stop()
-
-
-def test_a_record_waits_until_the_target_has_its_schema_and_gets_its_id(
-    lab: Lab, fake: FakeRegistry
-) -> None:
-    target = FakeRegistry()
-    text = json.dumps(OLD)
-    fake.answers["/schemas/ids/1"] = (200, {"schema": text})
-    fake.answers["/schemas/ids/1/versions"] = (200, [{"subject": "people", "version": 1}])
-    rule = TransformRule(topics=".*", value="target_schema(value)", on_error="dead_letter")
-    flow = flow_with(lab, fake.url, rule)
-    there = dataclasses.replace(flow.job.target, properties={URL: target.url})
-    flow.job = dataclasses.replace(flow.job, target=there)
-    topic = lab.create(flow.topic("people"), 2)
-    [person] = people(1)
-    record = framed(OLD, 1, person)
-    # A tombstone has no schema to wait for.
-    lab.write(topic, [{"value": None}] * 3, 1)
-    lab.write(topic, [{"value": record}] * 2, 0)
-    flow.start()
-    flow.wait_copied({(topic, 1): 3}, seconds=200)
-    status = flow.wait(
-        lambda s: any(row.code == "schema_missing" for row in s.partitions), seconds=200
-    )
-    row = partition_row(status, topic)
-    assert row is not None
-    assert "waits for the schema of id 1" in row.reason
-    target.answers["/subjects/people"] = (200, {"id": 77, "version": 1})
-    flow.wait_copied({(topic, 0): 2}, seconds=200)
-    copies = lab.read(flow.remote(topic), target=True)
-    assert [value for _, value, *_ in copies[0]] == [record[:1] + b"\0\0\0\x4d" + record[5:]] * 2
-    flow.stop()
-    target.close()

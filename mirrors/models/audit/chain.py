@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import dataclasses
+import ipaddress
 from collections.abc import Callable
 
 from django.db import models
@@ -15,12 +16,24 @@ from mirrors.domain.audit.actors import COMMAND_LINE, ActorKind, kind_of
 class Origin:
     """The request that causes an entry.
 
-    `actor` returns the name of its user and the key of its token; both empty while unknown.
+    - `actor` returns the name of its user and the key of its token; both empty while unknown.
+    - `written`: what entries it has caused so far.
     """
 
     reference: str = ""
     address: str = ""
     actor: Callable[[], tuple[str, str]] = lambda: ("", "")
+    written: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def network(self) -> str:
+        """Who to count as one client: the address; of IPv6 the first 64 bits, which one host has.
+
+        Empty for no address.
+        """
+        if ":" not in self.address:
+            return self.address
+        return str(ipaddress.IPv6Network(f"{self.address.partition('%')[0]}/64", strict=False))
 
 
 _NONE = Origin()

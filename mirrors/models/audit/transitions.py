@@ -161,6 +161,7 @@ def write_entry(
     if token:
         detail = {**(detail or {}), "token": token}
     source = origin.get()
+    source.written.append(to_state)
     Transition.objects.create(
         who=who[:150],
         name=name[:255],

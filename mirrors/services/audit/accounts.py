@@ -42,6 +42,7 @@ class _Limiter:
         with self._lock:
             if len(self._seen) > 10_000:
                 self._seen.clear()
+                self._omitted.clear()
             begun, count = self._seen.get(key, (minute, 0))
             count = count + 1 if begun == minute else 1
             self._seen[key] = (minute, count)
@@ -81,13 +82,20 @@ def note_person(user: User, *, what: str, why: str = "", **more: Any) -> None:
     )
 
 
+def note_request(*, why: str, who: str) -> None:
+    """A request that succeeded and caused no other entry."""
+    write_entry(
+        subject="request", subject_id=0, field="request", name=why, who=who, to_state="done", why=""
+    )
+
+
 def note_refused(*, what: str, why: str, who: str = "") -> None:
     """A request that a missing right or a wrong token refused."""
     _note_limited(what=what, why=why, who=who, user=User.objects.filter(username=who).first())
 
 
 def _note_limited(*, what: str, why: str, who: str, user: User | None) -> None:
-    allowed, omitted = _limiter.allow(f"{what} {origin.get().address} {who}")
+    allowed, omitted = _limiter.allow(f"{what} {origin.get().network} {who}")
     if not allowed:
         return
     detail = {"omitted": omitted} if omitted else None

@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from mirrors.domain.audit.actors import RECONCILER
 from mirrors.models import Failback, Flow, Job, claim
+from mirrors.models.audit.transitions import note
 from mirrors.models.failback import FailbackState
 from mirrors.models.flows import DesiredState
 from mirrors.services import run_lifecycle
@@ -54,9 +55,10 @@ def check_running(run: Failback) -> None:
         raise Conflict(f"The failback is {run.state}, so it has no running reverse flow.")
 
 
-def request_groups(*, run: Failback, act: bool) -> None:
+def request_groups(*, run: Failback, act: bool, who: str) -> None:
     """Let a worker find the resume offsets of the groups; with `act`, it moves idle groups."""
     check_running(run)
+    note(run, what="move of groups asked" if act else "groups asked", who=who, why="")
     run_lifecycle.send_on_commit("mirrors.tasks.bring_groups_back", run.pk, act)
 
 

@@ -18,6 +18,7 @@ from mirrors.domain.access.rights import Right
 from mirrors.domain.drills.certificates.signature import LONGEST, Verification
 from mirrors.domain.drills.certificates.tables import state_of, tables_of, title_of
 from mirrors.models import Certificate, SigningKey, needs
+from mirrors.models.audit.chain import origin
 from mirrors.services.drills.certificates.issuance import evidence_of, verify_text
 from mirrors.services.drills.certificates.pdf import draw_pdf
 from mirrors.services.drills.evidence import as_text, export_evidence
@@ -145,7 +146,7 @@ def _verify_page(
 def _throttled(request: HttpRequest) -> HttpResponse | None:
     """Limit requests per minute and address. The count is per process, in memory."""
     minute = int(timezone.now().timestamp()) // _A_MINUTE
-    key = f"verify:{request.META.get('REMOTE_ADDR', '')}:{minute}"
+    key = f"verify:{origin.get().network}:{minute}"
     limit = settings.UNDERSTUDY_VERIFICATIONS_PER_MINUTE
     cache.add(key, 0, timeout=2 * _A_MINUTE)
     try:

@@ -195,7 +195,8 @@ def decide(request: HttpRequest, pk: int) -> HttpResponse:
 def groups(request: HttpRequest, pk: int) -> HttpResponse:
     run = get_object_or_404(Failback, pk=pk)
     act, done = request.POST.get("act") == "yes", "A worker reads the groups of both clusters."
-    attempt(request, lambda: lifecycle.request_groups(run=run, act=act), done)
+    who = request.user.get_username()
+    attempt(request, lambda: lifecycle.request_groups(run=run, act=act, who=who), done)
     return redirect("failback", pk=pk)
 
 

@@ -134,6 +134,7 @@ def resume(*, run: FailoverRun, who: str) -> FailoverRun:
     """Continue after a pause; retry a step, or its undo, that failed."""
     if run.state == FailoverState.RUNNING and run.pause_asked_by:
         FailoverRun.objects.filter(pk=run.pk).update(pause_asked_by="")
+        note(run, what="pause withdrawn", who=who, why="")
         return _continue(run)
     if run.state != FailoverState.WAITING or run.waits_for == WaitsFor.APPROVAL:
         raise Conflict("This run is not waiting for that; see its reason.")
