@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
-from django.db.models import QuerySet
 from django.utils import timezone
 
-from mirrors.forms.base import SettingsForm, lines_of, parse_lines, text_field
+from mirrors.forms.base import (
+    FlowChoice,
+    SettingsForm,
+    flow_choices,
+    lines_of,
+    parse_lines,
+    text_field,
+)
 from mirrors.models import Cluster, Flow
 from mirrors.models.grants import choosable, seen
 from mirrors.outbound_http import check_headers, refusal
@@ -20,14 +26,10 @@ from monitoring.models import AlertRule, Channel, Severity, TransferPrice
 _LONGEST_LABELS = 20
 
 
-def flows() -> QuerySet[Flow]:
-    return Flow.objects.select_related("source", "target").order_by("pk")
-
-
 class RuleForm(SettingsForm):
     name = text_field("Name", mono=False, required=True, max_length=100)
     kind = forms.ChoiceField(label="Condition", choices=[(kind, KINDS[kind][0]) for kind in KINDS])
-    flow = forms.ModelChoiceField(
+    flow = FlowChoice(
         queryset=Flow.objects.none(), label="Flow", required=False, empty_label="every flow"
     )
     severity = forms.ChoiceField(
@@ -53,7 +55,7 @@ class RuleForm(SettingsForm):
     def __init__(self, *args: Any, rule: AlertRule | None = None, **kwargs: Any) -> None:
         super().__init__(*args, initial=_rule_initial(rule), **kwargs)
         self.rule = rule
-        self.fields["flow"].queryset = flows()  # type: ignore[attr-defined]
+        self.fields["flow"].queryset = flow_choices()  # type: ignore[attr-defined]
         self.fields["channels"].queryset = Channel.objects.all()  # type: ignore[attr-defined]
         self.fields[
             "threshold"
@@ -147,7 +149,7 @@ class ChannelForm(SettingsForm):
 class SilenceForm(SettingsForm):
     """A maintenance window, or a silence that begins now."""
 
-    flow = forms.ModelChoiceField(
+    flow = FlowChoice(
         queryset=Flow.objects.none(), label="Flow", required=False, empty_label="every flow"
     )
     cluster = forms.ModelChoiceField(
@@ -165,7 +167,7 @@ class SilenceForm(SettingsForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["flow"].queryset = choosable(flows())  # type: ignore[attr-defined]
+        self.fields["flow"].queryset = choosable(flow_choices())  # type: ignore[attr-defined]
         self.fields["cluster"].queryset = choosable(Cluster.objects.all())  # type: ignore[attr-defined]
         self.fields["rule"].queryset = seen(AlertRule.objects.all())  # type: ignore[attr-defined]
         self.fields["cluster"].help_text = "All flows from and to this cluster."

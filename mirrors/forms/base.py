@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 from django import forms
+from django.db.models import QuerySet
 
 from mirrors.domain.errors import InvalidSettings
+from mirrors.models import Flow
 
 
 def field_of(key: str) -> str:
@@ -46,6 +48,26 @@ def text_field(label: str, *, mono: bool = True, area: int = 0, **options: Any) 
     options.setdefault("max_length", 20_000 if area else 500)
     options.setdefault("required", False)
     return forms.CharField(label=label, widget=widget, **options)
+
+
+class _Names(forms.models.ModelChoiceIterator):
+    """The names of the flows alone: an installation has thousands."""
+
+    def __iter__(self) -> Iterator[tuple[Any, str]]:
+        if self.field.empty_label is not None:
+            yield "", str(self.field.empty_label)
+        for pk, *aliases in self.queryset.values_list("pk", "source__alias", "target__alias"):
+            yield pk, "→".join(aliases)
+
+
+class FlowChoice(forms.ModelChoiceField):
+    iterator = _Names
+
+
+def flow_choices() -> QuerySet[Flow]:
+    return Flow.objects.select_related("source", "target").order_by(
+        "source__alias", "target__alias"
+    )
 
 
 class SettingsForm(forms.Form):

@@ -7,7 +7,7 @@ from typing import Any
 
 from django import forms
 
-from mirrors.forms.base import text_field
+from mirrors.forms.base import FlowChoice, flow_choices, text_field
 from mirrors.models import Flow
 from mirrors.models.comparison import Engine
 from mirrors.models.grants import choosable
@@ -16,7 +16,7 @@ from mirrors.services.comparison import lifecycle
 
 class ComparisonForm(forms.Form):
     use_required_attribute = False
-    flow = forms.ModelChoiceField(
+    flow = FlowChoice(
         label="Flow",
         empty_label="Choose a flow",
         error_messages={"required": "Choose the flow whose clusters are compared."},
@@ -54,8 +54,7 @@ class ComparisonForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        flows = Flow.objects.select_related("source", "target").order_by("pk")
-        self.fields["flow"].queryset = choosable(flows)  # type: ignore[attr-defined]
+        self.fields["flow"].queryset = choosable(flow_choices())  # type: ignore[attr-defined]
         self.fields["topics"].help_text = "Names on the source, separated by commas."
         self.fields["records"].help_text = "Empty: all that both clusters still have."
         self.fields[

@@ -6,15 +6,9 @@ from typing import Any
 
 from django import forms
 
-from mirrors.domain.formatting import arrow
-from mirrors.forms.base import SettingsForm, text_field
+from mirrors.forms.base import FlowChoice, SettingsForm, flow_choices, text_field
 from mirrors.models import Drill, Flow
 from mirrors.models.grants import choosable
-
-
-class FlowChoice(forms.ModelChoiceField):
-    def label_from_instance(self, obj: Any) -> str:
-        return arrow(obj.name)
 
 
 class DrillForm(SettingsForm):
@@ -35,11 +29,9 @@ class DrillForm(SettingsForm):
                 "enabled": drill.enabled,
             }
         super().__init__(*args, **kwargs)
-        rows = Flow.objects.select_related("source", "target")
+        rows = flow_choices()
         flows = choosable(rows) if drill is None else rows
-        self.fields["flow"].queryset = flows.order_by(  # type: ignore[attr-defined]
-            "source__alias", "target__alias"
-        )
+        self.fields["flow"].queryset = flows  # type: ignore[attr-defined]
         self.fields["flow"].disabled = drill is not None
         self.fields["schedule"].help_text = (
             "Five fields of cron: minute, hour, day, month, weekday. `0 3 * * 1` is each Monday at "
