@@ -62,7 +62,8 @@ class RemoteTopics:
     ) -> tuple[TopicPlan, dict[str, Blocker]]:
         """Create topics with the source's settings, and add partitions. Returns failures by
         topic."""
-        names = [new.topic for new in plan.create]
+        # A topic with routes is there once for each topic that it needs.
+        names = list(dict.fromkeys(new.topic for new in plan.create))
         configs = self._source.describe_configs(names, deadline_s=DEADLINE_S)
         known = {
             name: dataclasses.replace(source.topics[name], configs=entries)
