@@ -13,6 +13,7 @@ from controlplane.api.declarations import ApplyViewSet
 from mirrors.api import (
     clusters,
     comparison,
+    conflicts,
     failback,
     flow_progress,
     flows,
@@ -74,6 +75,12 @@ router.register(
     r"failovers/(?P<run_id>\d{1,18})/script", FailoverScriptViewSet, basename="failover-script"
 )
 router.register("comparisons", comparison.ComparisonViewSet)
+router.register("conflicts", conflicts.ConflictReportViewSet)
+router.register(
+    r"conflicts/(?P<report_id>\d{1,18})/keys",
+    conflicts.ConflictKeyViewSet,
+    basename="conflict-keys",
+)
 router.register("drills", runs.DrillViewSet)
 router.register("drill-runs", runs.DrillRunViewSet)
 router.register("certificates", certificates.CertificateViewSet)

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
+from mirrors.domain.comparison.conflicts import ConflictResponse
 from mirrors.domain.comparison.range_requests import ComparisonResponse
 from mirrors.domain.runners.host_leases import Lease
 from mirrors.domain.runners.job_files import JobSpec, JobStatus, RunnerStatus
@@ -119,6 +120,8 @@ class Exchange(Generic[Response]):
 PREVIEWS = Exchange("previews", EvaluationResponse.from_json)
 # Compare ranges of both clusters, for a comparison.
 COMPARISONS = Exchange("comparisons", ComparisonResponse.from_json)
+# Find conflicting keys of opposite flows: responses hold keys.
+CONFLICTS = Exchange("conflicts", ConflictResponse.from_json)
 
 
 @dataclasses.dataclass(frozen=True)

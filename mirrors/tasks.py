@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from mirrors.services import clusters, process_liveness, retention
 from mirrors.services.audit import chain
+from mirrors.services.comparison.conflicts import advance_report
 from mirrors.services.comparison.lifecycle import waiting_comparisons
 from mirrors.services.comparison.schedules import open_due_comparisons
 from mirrors.services.comparison.worker import advance_comparison
@@ -354,6 +355,14 @@ def run_comparison(comparison_id: int) -> None:
         run_comparison.apply_async([comparison_id], queue=queue, countdown=more.wait_s)
 
 
+@shared_task(name="mirrors.tasks.find_conflicts", soft_time_limit=110, time_limit=120)
+def find_conflicts(report_id: int) -> None:
+    """Sent to the queue of the runner's host, again and again until the runner has answered."""
+    if host := advance_report(report_id=report_id):
+        queue = f"reconcile.{host}"
+        find_conflicts.apply_async([report_id], queue=queue, countdown=1.0, expires=60)
+
+
 @shared_task(name="mirrors.tasks.sweep_comparisons")
 def sweep_comparisons() -> None:
     open_due_comparisons(now=timezone.now())
@@ -371,6 +380,7 @@ __all__ = [
     "compare_schemas",
     "count_loss",
     "evaluate_rules",
+    "find_conflicts",
     "fix_drift",
     "lift_fence",
     "look_at_plan",

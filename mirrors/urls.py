@@ -4,7 +4,7 @@ from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
 from mirrors.domain.failover.runbook.steps import KINDS
-from mirrors.views import approvals, clusters, comparison, runners, transforms
+from mirrors.views import approvals, clusters, comparison, conflicts, runners, transforms
 from mirrors.views.audit import show_audit
 from mirrors.views.comparison import PARTS as COMPARED
 from mirrors.views.drills import certificates, runs, schedules
@@ -84,6 +84,7 @@ urlpatterns = [
     path("flows/<int:pk>/", pages.show_flow, name="flow"),
     path("flows/<int:pk>/edit/", edit.edit_flow, name="flow-edit"),
     path("flows/<int:pk>/explain/", pages.explain, name="flow-explain"),
+    path("flows/<int:pk>/conflicts/", conflicts.show_conflicts, name="flow-conflicts"),
     path("flows/<int:pk>/rules/", transforms.show_preview, name="flow-rules"),
     path("flows/<int:pk>/permissions/", permissions.show_permissions, name="flow-permissions"),
     path("flows/<int:pk>/positions/", positions.show_positions, name="flow-positions"),

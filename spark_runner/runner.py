@@ -15,6 +15,7 @@ import psutil
 
 from mirrors.domain.runners.job_files import JobSpec, RunnerStatus
 from mirrors.launcher import FLOWS_DIR, NOT_OURS, RUNNER_FILE, start_tick
+from spark_runner.comparison.conflicts import ConflictSearches
 from spark_runner.comparison.requests import RangeComparisons
 from spark_runner.flow.host_lease import LeaseWatch
 from spark_runner.flow.lifecycle import FlowRun
@@ -179,6 +180,7 @@ class Runner:
         self._specs = host.directory / FLOWS_DIR
         self._previews = RulePreviews(host.directory, host.jobs.session)
         self._comparisons = RangeComparisons(host.directory, host.jobs, host.slots)
+        self._conflicts = ConflictSearches(host.directory, host.jobs, host.slots)
         self._stopping = stopping
 
     def run(self) -> bool:
@@ -188,6 +190,7 @@ class Runner:
             self._poll()
             self._previews.poll()
             self._comparisons.poll()
+            self._conflicts.poll()
             if time.monotonic() - reported_at >= REPORT_S:
                 reported_at = time.monotonic()
                 if not self._host.jobs.is_alive:

@@ -49,6 +49,7 @@ def first_team() -> Flow:
     asked = {"seconds": 60, "megabytes": 60, "requested_by": "tester"}
     Comparison.objects.create(pk=pk, flow=flow, summary={"aspects": []}, **asked)
     world.gap(flow, pk=pk)
+    world.conflict_report(flow, pk=pk)
     GroupOffset.objects.create(flow=flow, group="app", topic="orders", partition=0, as_of=now)
     going_back(flow)
     drill_rows(flow)

@@ -55,6 +55,11 @@ BODIES: dict[str, dict[str, Any]] = {
         "seconds": 60,
         "reason": "Weekly check.",
     },
+    "ConflictReportAsk": {
+        "flow": "primary->backup",
+        "window_seconds": 60,
+        "period_seconds": 86400,
+    },
     "Reason": {"reason": "Maintenance of the network."},
     "DrillAsk": {"flow": "primary->backup", "groups": ["billing"]},
     "Drill": {"flow": "primary->backup", "schedule": "0 3 * * 1", "time_zone": "Europe/Berlin"},

@@ -4,7 +4,13 @@ from mirrors.models.account import FlowAccount
 from mirrors.models.audit.chain import AuditAnchor, AuditHead
 from mirrors.models.audit.transitions import Transition, claim
 from mirrors.models.clusters import Cluster, ClusterTest, TopicPreview
-from mirrors.models.comparison import Comparison, ComparisonFinding, ComparisonPart
+from mirrors.models.comparison import (
+    Comparison,
+    ComparisonFinding,
+    ComparisonPart,
+    ConflictKey,
+    ConflictReport,
+)
 from mirrors.models.drift import (
     AclPreview,
     AppliedDocument,
@@ -70,6 +76,8 @@ __all__ = [
     "Comparison",
     "ComparisonFinding",
     "ComparisonPart",
+    "ConflictKey",
+    "ConflictReport",
     "Divergence",
     "Drift",
     "Drill",

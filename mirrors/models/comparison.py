@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from django.db import models
 from django.db.models import Q
 
 from mirrors.domain.states.runs import COMPARISON, ComparisonState
-from mirrors.models.base import StateField, WorkerRun
+from mirrors.models.base import Reading, StateField, WorkerRun
 from mirrors.models.flows import Flow
 from mirrors.models.grants import Owned
+from mirrors.models.runners import Runner
 
 OPEN_COMPARISONS = (ComparisonState.QUEUED, ComparisonState.RUNNING)
 
@@ -154,3 +157,72 @@ class ComparisonFinding(Owned):
 
     def __str__(self) -> str:
         return self.sentence[:80]
+
+
+class ConflictReport(Reading, Owned):
+    """Keys that producers wrote on both sides of a flow and its opposite flow.
+
+    - `window_seconds`: the longest time between two records. `period_seconds`: how far back the
+      records of both sides are read.
+    - `keys` counts all conflicting keys, `differing` those that are stored and have different
+      values on both sides at the end. Null until the report has ended, and if it failed.
+    - `limits`: sentences about partitions that were not read completely.
+    """
+
+    lost_after = timedelta(minutes=15)
+
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="conflict_reports")
+    runner = models.ForeignKey(Runner, null=True, on_delete=models.SET_NULL, related_name="+")
+    window_seconds = models.PositiveIntegerField()
+    period_seconds = models.PositiveIntegerField()
+    topics = models.PositiveIntegerField(default=0)
+    # When the ends of both sides were read, and when the runner got the request.
+    as_of = models.DateTimeField(null=True)
+    handed_at = models.DateTimeField(null=True)
+    keys = models.BigIntegerField(null=True)
+    differing = models.PositiveIntegerField(null=True)
+    records = models.BigIntegerField(default=0)
+    copies = models.BigIntegerField(default=0)
+    limits = models.JSONField(default=list)
+    sentence = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ("-id",)
+
+    def __str__(self) -> str:
+        return f"conflict report {self.pk}"
+
+
+class ConflictKey(Owned):
+    """A conflicting key. `text` is content of records: only for those who may read records.
+
+    `source_…`, `target_…`: the records of the newest conflict. `…_last_…`: the last record of the
+    key in each log, copies included. Values are digests.
+    """
+
+    parent = "report"
+
+    report = models.ForeignKey(ConflictReport, on_delete=models.CASCADE, related_name="found")
+    topic = models.CharField(max_length=255)
+    digest = models.CharField(max_length=32)
+    text = models.TextField(blank=True)
+    conflicts = models.BigIntegerField()
+    agrees = models.BooleanField()
+    source_partition = models.PositiveIntegerField()
+    source_offset = models.BigIntegerField()
+    source_at = models.DateTimeField(null=True)
+    source_value = models.CharField(max_length=32)
+    target_partition = models.PositiveIntegerField()
+    target_offset = models.BigIntegerField()
+    target_at = models.DateTimeField(null=True)
+    target_value = models.CharField(max_length=32)
+    source_last_offset = models.BigIntegerField()
+    source_last_value = models.CharField(max_length=32)
+    target_last_offset = models.BigIntegerField()
+    target_last_value = models.CharField(max_length=32)
+
+    class Meta:
+        ordering = ("id",)
+
+    def __str__(self) -> str:
+        return f"{self.topic}: {self.digest}"

@@ -18,6 +18,7 @@ from django.utils import timezone
 from mirrors.models import (
     ClusterTest,
     Comparison,
+    ConflictReport,
     Drift,
     DutyRun,
     FailoverRun,
@@ -59,6 +60,8 @@ RULES = (
     Rule("jobs", Job, "ended_at", timedelta(days=90)),
     Rule("duty_runs", DutyRun, "ended_at", timedelta(days=30)),
     Rule("comparisons", Comparison, "ended_at", timedelta(days=90)),
+    # They hold keys of records.
+    Rule("conflict_reports", ConflictReport, "requested_at", timedelta(days=30)),
     # The audit log keeps what was applied.
     Rule("position_changes", PositionChange, "requested_at", timedelta(days=30)),
     # It holds records.

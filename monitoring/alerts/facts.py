@@ -18,6 +18,7 @@ from mirrors.domain.flows.schedule import RunSchedule
 from mirrors.domain.settings.flow_control import COMPARE_SCHEDULE, WINDOW
 from mirrors.domain.sync.tasks import CHECKPOINTS
 from mirrors.models import (
+    ConflictReport,
     DutyRun,
     Flow,
     FlowAccount,
@@ -32,6 +33,7 @@ from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.flows import DesiredState
 from mirrors.models.gaps import GapState
 from mirrors.models.schemas import schema_problem_of, with_schemas
+from mirrors.services.comparison.conflicts import newest_reports
 from mirrors.services.comparison.verified import verified_since
 from mirrors.services.gaps import foreign_records
 from monitoring.domain.alerts.rules import FlowFacts, ForecastFacts, RunnerFacts, VerificationFacts
@@ -48,6 +50,7 @@ def flow_facts(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
     """Each flow with its facts."""
     feeds = {feed.flow_id: feed for feed in Feed.objects.all()}
     gaps, blocked = _open_gaps(), blocked_topics()
+    reports = {report.flow_id: report for report in newest_reports()}
     beats = {row.flow_id: row for row in HeartbeatState.objects.all()}
     seen = {row.flow_id: row for row in FlowOutlook.objects.defer("tracks", "held")}
     rows = with_schemas(flows_with_lag())
@@ -80,6 +83,7 @@ def flow_facts(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
                 gaps=gaps.get(flow.pk, 0),
                 dead_letters=rejected,
                 dead_letter_at=rejected_at,
+                **_conflicts(reports.get(flow.pk)),
                 failures=flow.attempt,
                 outlook=forecast_of(seen.get(flow.pk), now),
                 heartbeat_at=beat.seen_at if beat else None,
@@ -105,6 +109,14 @@ def _verification(flow: Flow, found: tuple[int, int, datetime] | None) -> Verifi
     if str(flow.properties.get("skip.replicated", "false")).strip().lower() == "true":
         why_not = "has records of both directions, which cannot be compared in order"
     return VerificationFacts(partitions=partitions, never=never, since=since, why_not=why_not)
+
+
+def _conflicts(report: ConflictReport | None) -> dict[str, Any]:
+    if report is None:
+        return {}
+    when = report.as_of or report.requested_at
+    said = f"{report.sentence.rstrip('.')} (as of {when:%Y-%m-%d %H:%M} UTC)"
+    return {"conflicts": report.differing or 0, "conflict_report": said}
 
 
 def _budget(cost: MonthCost | None) -> dict[str, Any]:

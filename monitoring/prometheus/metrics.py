@@ -19,6 +19,7 @@ from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.grants import Shard, only_shard
 from mirrors.models.readiness import readiness_of, with_readiness
 from mirrors.services.clock import milliseconds
+from mirrors.services.comparison.conflicts import newest_reports
 from mirrors.services.comparison.verified import oldest_by_topic
 from monitoring.domain.history import FINE
 from monitoring.models import Alert, AlertState, LagSample, Severity
@@ -51,6 +52,7 @@ def _of_flows(now: datetime, partitions: bool) -> Iterator[Series]:
     yield from _topics(labels, by_partition=partitions)
     yield from _topic_rates(labels, now)
     yield _verified(labels, now)
+    yield from _conflicts(labels, now)
     yield from mm2_metrics.series(labels, now, by_partition=partitions)
     yield from sync_metrics.replicated(labels, by_partition=partitions)
     if partitions:
@@ -201,6 +203,29 @@ def _verified(labels: dict[int, Labels], now: datetime) -> Series:
             key = f"{labels[flow].flow},{labelled(topic=topic)}"
             age.add(key, max(0.0, (now - oldest).total_seconds()))
     return age
+
+
+def _conflicts(labels: dict[int, Labels], now: datetime) -> Iterator[Series]:
+    """Flows without a report have none."""
+    age = Series(
+        "understudy_flow_conflict_report_age_seconds",
+        "Age of the last conflict report, by when the ends of both sides were read",
+    )
+    keys = Series(
+        "understudy_flow_conflicting_keys",
+        "Keys that producers wrote on both sides within the window of the last conflict report",
+    )
+    differing = Series(
+        "understudy_flow_conflicting_keys_differing",
+        "Those of them whose values differ on both sides",
+    )
+    for report in newest_reports():
+        if report.flow_id in labels:
+            keys.add(labels[report.flow_id].flow, report.keys or 0)
+            differing.add(labels[report.flow_id].flow, report.differing or 0)
+            since = report.as_of or report.requested_at
+            age.add(labels[report.flow_id].flow, (now - since).total_seconds())
+    yield from (keys, differing, age)
 
 
 def _topic_rates(labels: dict[int, Labels], now: datetime) -> Iterator[Series]:

@@ -130,6 +130,11 @@ class SparkJobs:
         except (Py4JError, OSError, PySparkException) as error:
             raise ValueError(first_line(error)) from None
 
+    def named_session(self, group: str, name: str) -> SparkSession:
+        """A new session for DataFrames of this thread. Raises what Spark raises."""
+        self._name_job(group, name, pool=group)
+        return SparkSession(self._context).newSession()
+
     def _name_job(self, group: str, name: str, pool: str) -> None:
         self._context.setJobGroup(group, name, interruptOnCancel=False)
         self._context.setLocalProperty("spark.scheduler.pool", pool)

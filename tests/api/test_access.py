@@ -50,6 +50,7 @@ VALUES = {
     "flow_id": "1",
     "run_id": "1",
     "comparison_id": "1",
+    "report_id": "1",
     "failback_id": "1",
     "stretch": "1",
     "verb": "pause",

@@ -17,6 +17,7 @@ NAMES = {
     "check_takeover",
     "count_loss",
     "evaluate_rules",
+    "find_conflicts",
     "fix_drift",
     "lift_fence",
     "look_at_plan",

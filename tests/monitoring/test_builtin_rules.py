@@ -22,6 +22,7 @@ def test_the_rules_that_every_installation_begins_with(db: Any) -> None:
         *("time_lag", "stands", "flow_failed", "flow_degraded", "gap", "stale", "runner_down"),
         "dead_letters",
         "schemas",
+        "conflicts",
         "runner_moved",
         "unverified",
         *("forecast", "heartbeat", "checkpoint", "open_transaction", "foreign_writes"),

@@ -132,6 +132,7 @@ def _runs(flow: Flow) -> None:
         FailoverStep.objects.create(run=switch, number=number, **facts)
     compared = test_comparisons.finished(flow)
     Comparison.objects.filter(pk=compared.pk).update(reason="It differs.")
+    world.conflict_report(flow, pk=flow.pk)
 
 
 def _watched(flow: Flow) -> None:

@@ -45,6 +45,7 @@ READING = [
     "/flows/{pk}/explain/",
     "/flows/{pk}/takeover/",
     "/flows/{pk}/positions/",
+    "/flows/{pk}/conflicts/",
     "/flows/{pk}/permissions/",
     "/flows/{pk}/failback/",
     "/failbacks/{pk}/",

@@ -12,7 +12,16 @@ from rest_framework import serializers
 
 import monitoring.lists
 from mirrors.api import audit as audit_api
-from mirrors.api import clusters, comparison, flow_progress, flows, gaps, groups, heartbeats
+from mirrors.api import (
+    clusters,
+    comparison,
+    conflicts,
+    flow_progress,
+    flows,
+    gaps,
+    groups,
+    heartbeats,
+)
 from mirrors.api import failback as failback_api
 from mirrors.api import runners as runners_api
 from mirrors.api import sync as sync_api
@@ -62,6 +71,8 @@ SERIALIZERS: list[tuple[ListSpec, Any]] = [
     (comparison_lists.COMPARISONS, comparison.ComparisonSerializer),
     (comparison_lists.FINDINGS, comparison.ComparisonFindingSerializer),
     (comparison_lists.PARTITIONS, comparison.ComparisonPartSerializer),
+    (comparison_lists.CONFLICT_REPORTS, conflicts.ConflictReportSerializer),
+    (comparison_lists.CONFLICT_KEYS, conflicts.ConflictKeySerializer),
     (drills.DRILL_RUNS, drill_api.DrillRunSerializer),
     (drills.DRILL_SCHEDULES, drill_api.DrillSerializer),
     (drills.READINESS, readiness_api.TermSerializer),
@@ -192,6 +203,8 @@ FILES = {
     "findings": "/comparisons/{compared}/?",
     "aspects": "/comparisons/{compared}/?of=aspects&",
     "compared partitions": "/comparisons/{compared}/partitions/?",
+    "conflicting keys": "/flows/{pk}/conflicts/?",
+    "conflict reports": "/flows/{pk}/conflicts/?of=reports&",
     "drill runs": "/drills/?",
     "drill runs of a flow": "/flows/{pk}/readiness/?of=drills&",
     "drill schedules": "/drills/schedules/?",

@@ -19,6 +19,8 @@ from mirrors.domain.transforms.evaluation import EvaluatedRecord, RecordParts, S
 from mirrors.domain.transforms.preview import compare_record, totals_of
 from mirrors.models import (
     Cluster,
+    ConflictKey,
+    ConflictReport,
     Drift,
     FailoverRun,
     FailoverStep,
@@ -151,6 +153,44 @@ def topic_preview(of: Flow, **facts: Any) -> TopicPreview:
     rest = {"requested_by": "admin", "requested_at": now, "ended_at": now, "typed": typed}
     rest |= {"selected": 2, "excluded": 1, "rows": rows, "missing": ["payments"]}
     return TopicPreview.objects.create(source=of.source, target=of.target, **{**rest, **facts})
+
+
+def conflict_report(of: Flow, **facts: Any) -> ConflictReport:
+    """A report with one conflicting key, whose values differ."""
+    now = timezone.now()
+    rest = {
+        "window_seconds": 60,
+        "period_seconds": 3600,
+        "topics": 1,
+        "requested_by": "ann",
+        "requested_at": now,
+        "ended_at": now,
+        "as_of": now,
+        "keys": 1,
+        "differing": 1,
+        "records": 9,
+        "copies": 4,
+        "sentence": "1 key was written on both sides.",
+    }
+    report = ConflictReport.objects.create(flow=of, **{**rest, **facts})
+    sides = {
+        f"{side}_{name}": value
+        for side, digest in (("source", "0a" * 16), ("target", "0b" * 16))
+        for name, value in {
+            "partition": 0, "offset": 7, "at": now, "value": digest, "last_offset": 9,
+            "last_value": digest,
+        }.items()
+    }  # fmt: skip
+    ConflictKey.objects.create(
+        report=report,
+        topic="orders",
+        digest="c0" * 16,
+        text="customer-7",
+        conflicts=2,
+        agrees=False,
+        **sides,
+    )
+    return report
 
 
 def rule_preview(of: Flow, **facts: Any) -> RulePreview:

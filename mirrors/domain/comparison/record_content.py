@@ -71,6 +71,12 @@ def row_of(record: RecordContent, *, with_timestamp: bool) -> Row:
     return Row(record.offset, digest, parts)
 
 
+def key_and_value(body: bytes) -> tuple[bytes | None, bytes | None]:
+    """Raises IndexError for a body that is cut off."""
+    key, at = _read(body, 0)
+    return key, _read(body, at)[0]
+
+
 def without_mark(body: bytes) -> bytes:
     """The same body without the header that marks a record brought over after a failover."""
     key, at = _read(body, 0)

@@ -118,7 +118,8 @@ CONTROL = (
         kind=Cron(),
         default=None,
         meaning="When the records of both clusters are compared, each time from where the last "
-        "comparison ended. Never if not set.",
+        "comparison ended. With `skip.replicated`, conflicting keys are reported at the same "
+        "time. Never if not set.",
     ),
     Setting(
         name=COMPARE_ZONE,

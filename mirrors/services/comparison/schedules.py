@@ -1,4 +1,5 @@
-"""Comparisons by schedule: each continues where the last one ended.
+"""Comparisons by schedule: each continues where the last one ended. With `skip.replicated`, a
+report of conflicting keys is requested at the same time.
 
 - A scheduled time is taken once: `compared_since` moves by compare-and-set in the transaction that
   creates the run.
@@ -16,7 +17,7 @@ from mirrors.domain.settings.flow_control import COMPARE_SCHEDULE, COMPARE_ZONE
 from mirrors.models import Comparison, Flow
 from mirrors.models.flows import DesiredState
 from mirrors.services.clock import milliseconds, moment
-from mirrors.services.comparison import lifecycle
+from mirrors.services.comparison import conflicts, lifecycle
 from mirrors.services.errors import Conflict
 
 WHO = "schedule"
@@ -62,4 +63,5 @@ def _take(flow: Flow, now: datetime) -> bool:
         except Conflict:
             transaction.set_rollback(True)
             return False
+        conflicts.request_scheduled(flow=flow, who=WHO)
     return True

@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 # A preview has ended long before.
 _PREVIEWS_KEPT_S = 300.0
+# A report has ended by then.
+_CONFLICTS_KEPT_S = 900.0
 # A response is written at least this often while a comparison runs.
 _COMPARISONS_KEPT_S = 3600.0
 
@@ -65,6 +67,7 @@ def _remove_unknown_files() -> None:
     known = set(Flow.objects.values_list("pk", flat=True))
     for runner in Runner.objects.filter(host__in=["", settings.UNDERSTUDY_HOST]):
         launcher.PREVIEWS.remove_old(directory_of(runner), _PREVIEWS_KEPT_S)
+        launcher.CONFLICTS.remove_old(directory_of(runner), _CONFLICTS_KEPT_S)
         launcher.COMPARISONS.remove_old(directory_of(runner), _COMPARISONS_KEPT_S)
         for path in (directory_of(runner) / launcher.FLOWS_DIR).glob("*.spec.json"):
             name = path.name.removesuffix(".spec.json")

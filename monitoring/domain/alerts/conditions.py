@@ -162,6 +162,11 @@ def _schemas(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionR
     return _fact(bool(flow.schemas), words if flow.schemas else "has its schemas on the target")
 
 
+def _conflicts(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
+    said = flow.conflict_report.rstrip(".")
+    return _fact(flow.conflicts > 0, f"has conflicting keys: {said}" if said else "has no report")
+
+
 def _failed(condition: Condition, flow: FlowFacts, now: datetime) -> ConditionResult:
     return _state(flow, {"failed"})
 
@@ -279,6 +284,7 @@ _READ: dict[Kind, Callable[[Condition, FlowFacts, datetime], ConditionResult]] =
     "flow_degraded": _degraded,
     "gap": _gap,
     "dead_letters": _dead_letters,
+    "conflicts": _conflicts,
     "stale": _stale,
     "forecast": _forecast,
     "heartbeat": _heartbeat,

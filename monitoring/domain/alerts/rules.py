@@ -17,6 +17,7 @@ Kind = Literal[
     "flow_degraded",
     "gap",
     "dead_letters",
+    "conflicts",
     "stale",
     "runner_down",
     "runner_moved",
@@ -42,6 +43,7 @@ KINDS: dict[Kind, tuple[str, str]] = {
     "flow_degraded": ("The flow is degraded, or fails repeatedly", ""),
     "gap": ("Records are lost, changed or rejected, and need a decision", ""),
     "dead_letters": ("A rule failed for records within the last 15 minutes: dead letters", ""),
+    "conflicts": ("The last report found keys that differ after writes on both sides", ""),
     "stale": ("No metrics from a running flow for this number of seconds", "s"),
     "runner_down": ("A runner that flows need is not ready", ""),
     "runner_moved": ("Another host took a runner over within the last 15 minutes", ""),
@@ -143,6 +145,9 @@ class FlowFacts:
     # Records in the dead-letter topic, and when the last ones were reported.
     dead_letters: int = 0
     dead_letter_at: datetime | None = None
+    # The last conflict report: keys with different values on both sides, and its sentence.
+    conflicts: int = 0
+    conflict_report: str = ""
     failures: int = 0
     outlook: ForecastFacts | None = None
     heartbeat_at: datetime | None = None

@@ -71,12 +71,81 @@ class FetchedBatches(NamedTuple):
     aborted: Sequence[tuple[int, int]] | None = ()
 
 
-class ReplicatedFilter:
+class ReplicatedRuns:
+    """The ranges of some partitions that other flows wrote, from the topics of runs of a cluster.
+
+    `partitions`: topic id and partition.
+    """
+
+    def __init__(self, cluster: ClusterClient, partitions: Iterable[tuple[str, int]]) -> None:
+        self._cluster = cluster
+        self._ranges = {key: ReplicatedRanges() for key in partitions}
+        self._tails: dict[str, OffsetRunsReader] = {}
+        self._copiers: set[int] = set()
+        # Whether every broker listed its topics the last time.
+        self._all_said = True
+
+    def prepare(self, deadline: float) -> None:
+        """Read the existing runs. Raises KafkaUnavailable when they cannot be read."""
+        self._list_runs_topics(deadline)
+        self._read_new_runs(deadline)
+
+    def is_copied(self, tp: tuple[str, int], header: Header) -> bool:
+        """Whether a flow wrote the batch, by the runs that `prepare` read after it."""
+        producer = header.producer_id if header.attributes & TRANSACTIONAL else -1
+        found = self._ranges[tp].inside(header.base_offset, header.last_offset)
+        return bool(found) or producer in self._copiers
+
+    # -- the topics of runs
+
+    def _list_runs_topics(self, deadline: float) -> bool:
+        """List the topics of runs. Returns whether any is new."""
+        found = False
+        views, self._all_said = self._cluster.describe_everywhere(deadline)
+        for name, view in views.items():
+            tail = self._tails.get(name)
+            if is_runs_topic(name) and (tail is None or tail.topic_id != view.topic_id):
+                self._tails[name] = OffsetRunsReader(
+                    self._cluster, view, partial(self._forget, name)
+                )
+                found = True
+        return found
+
+    def _read_new_runs(self, deadline: float) -> None:
+        for name, tail in self._tails.items():
+            for key, value, producer in tail.read(deadline):
+                self._add_run(name, key, value, producer)
+
+    def _forget(self, topic: str) -> None:
+        """Drop the runs of a topic that will be read again."""
+        for ranges in self._ranges.values():
+            ranges.forget(topic)
+
+    def _add_run(self, topic: str, raw: bytes, value: bytes | None, producer: int) -> None:
+        try:
+            key = BlockKey.from_bytes(raw)
+            ranges = self._ranges.get((key.into, key.partition))
+            if ranges is None:
+                return
+            if not is_skipped_generation(key.generation):
+                ranges.put((topic, key), value)
+                if producer >= 0 and value is not None:
+                    self._copiers.add(producer)
+            elif is_truncation(key) and value is not None:
+                ranges.cut(topic, key.first)
+        except MalformedRecord as error:
+            raise KafkaRefused(
+                f"Cluster {self._cluster.alias}: {topic} holds a record that is no block of runs "
+                f"({error}). Nothing but Understudy may write that topic.",
+                code="runs_damaged",
+            ) from None
+
+
+class ReplicatedFilter(ReplicatedRuns):
     """One instance per slice. Raises KafkaUnavailable when the runs cannot be read."""
 
     def __init__(self, cluster: ClusterClient, partitions: Iterable[Partition]) -> None:
-        self._cluster = cluster
-        self._ranges: dict[tuple[str, int], ReplicatedRanges] = {}
+        keys = []
         for partition in partitions:
             if partition.source_id == NO_ID:
                 raise KafkaRefused(
@@ -84,19 +153,11 @@ class ReplicatedFilter:
                     "have: Kafka 2.8 with KRaft or 3.1 is the oldest that has them.",
                     code="no_topic_ids",
                 )
-            self._ranges[id_text(partition.source_id), partition.partition] = ReplicatedRanges()
-        self._tails: dict[str, OffsetRunsReader] = {}
+            keys.append((id_text(partition.source_id), partition.partition))
+        super().__init__(cluster, keys)
         self._foreign_producers: set[int] = set()
-        self._copiers: set[int] = set()
-        # Whether every broker listed its topics the last time, and since when producers are
-        # unknown.
-        self._all_said = True
+        # Since when producers are unknown.
         self._unknown_since: dict[int, float] = {}
-
-    def prepare(self, deadline: float) -> None:
-        """Read the existing runs in advance."""
-        self._list_runs_topics(deadline)
-        self._read_new_runs(deadline)
 
     def find_replicated(self, parts: list[FetchedBatches]) -> dict[Partition, StopReason]:
         """Note in each partition which batches to skip. Returns partitions that stop, and why."""
@@ -168,50 +229,6 @@ class ReplicatedFilter:
             "the runs are restored or skip.replicated is removed.",
             offset=first,
         )
-
-    # -- the topics of runs
-
-    def _list_runs_topics(self, deadline: float) -> bool:
-        """List the topics of runs. Returns whether any is new."""
-        found = False
-        views, self._all_said = self._cluster.describe_everywhere(deadline)
-        for name, view in views.items():
-            tail = self._tails.get(name)
-            if is_runs_topic(name) and (tail is None or tail.topic_id != view.topic_id):
-                self._tails[name] = OffsetRunsReader(
-                    self._cluster, view, partial(self._forget, name)
-                )
-                found = True
-        return found
-
-    def _read_new_runs(self, deadline: float) -> None:
-        for name, tail in self._tails.items():
-            for key, value, producer in tail.read(deadline):
-                self._add_run(name, key, value, producer)
-
-    def _forget(self, topic: str) -> None:
-        """Drop the runs of a topic that will be read again."""
-        for ranges in self._ranges.values():
-            ranges.forget(topic)
-
-    def _add_run(self, topic: str, raw: bytes, value: bytes | None, producer: int) -> None:
-        try:
-            key = BlockKey.from_bytes(raw)
-            ranges = self._ranges.get((key.into, key.partition))
-            if ranges is None:
-                return
-            if not is_skipped_generation(key.generation):
-                ranges.put((topic, key), value)
-                if producer >= 0 and value is not None:
-                    self._copiers.add(producer)
-            elif is_truncation(key) and value is not None:
-                ranges.cut(topic, key.first)
-        except MalformedRecord as error:
-            raise KafkaRefused(
-                f"Cluster {self._cluster.alias}: {topic} holds a record that is no block of runs "
-                f"({error}). Nothing but Understudy may write that topic.",
-                code="runs_damaged",
-            ) from None
 
 
 def _committed(part: FetchedBatches) -> Iterator[Header]:
