@@ -64,10 +64,11 @@ def test_metadata_and_link_local_addresses_are_never_allowed(host: str, rules: s
 def test_nor_is_a_name_that_leads_to_one(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [(socket.AF_INET, ("169.254.169.254", 9092))]
     monkeypatch.setattr(sockets, "resolve", lambda *_: found)
-    facts = connection_facts(ClusterSpec(alias="east", bootstrap_servers="metadata.example:9092"))
-    connection = BrokerConnection(facts, "metadata.example", 9092, client_id="test")
-    with pytest.raises(KafkaUnavailable, match="metadata"):
+    facts = connection_facts(ClusterSpec(alias="east", bootstrap_servers="east.example:9092"))
+    connection = BrokerConnection(facts, "east.example", 9092, client_id="test")
+    with pytest.raises(KafkaUnavailable, match="metadata service") as caught:
         connection.connect(time.monotonic() + 5)
+    assert caught.value.code == "egress_denied"
 
 
 @pytest.mark.parametrize(
