@@ -15,6 +15,7 @@ NAMES = {
     "check_cluster",
     "check_clusters",
     "check_takeover",
+    "compare_schemas",
     "count_loss",
     "evaluate_rules",
     "find_conflicts",

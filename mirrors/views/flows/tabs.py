@@ -198,6 +198,7 @@ def places(pk: int) -> dict[str, str]:
     return found | {
         "Costs": reverse("flow-cost", args=[pk]),
         "Left behind in failovers": reverse("flow-left-behind", args=[pk]),
+        "Conflicting keys": reverse("flow-conflicts", args=[pk]),
     }
 
 
