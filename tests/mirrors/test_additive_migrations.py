@@ -11,7 +11,7 @@ from django.db.migrations.operations.base import Operation
 from django.db.models import NOT_PROVIDED
 
 # The newest migration of each application before the rule.
-BEFORE = {"mirrors": "0077", "monitoring": "0017"}
+BEFORE = {"mirrors": "0081", "monitoring": "0018"}
 ADDS = (
     migrations.CreateModel,
     migrations.AddIndex,
