@@ -1,11 +1,12 @@
-"""All tables of monitoring, and the first alert rules; it replaces those up to 0015."""
+"""All tables of monitoring, and the first alert rules; it replaces those up to 0018."""
+
+import uuid
 
 import django.db.models.deletion
 import django.utils.timezone
-import mirrors.migrations._create_models
-import uuid
 from django.db import migrations, models
 
+import mirrors.migrations._create_models
 
 RULES = [
     ("RPO above 30 s", "time_lag", 30.0, 60, "warning"),
@@ -25,6 +26,9 @@ RULES = [
     ("Forecast above the budget", "budget", 100.0, 300, "warning"),
     ("Another host took a runner over", "runner_moved", None, 0, "warning"),
     ("Records went to a dead-letter topic", "dead_letters", None, 0, "warning"),
+    ("Records not verified for 8 days", "unverified", 691200.0, 60, "warning"),
+    ("Schemas are missing on the target", "schemas", None, 300, "warning"),
+    ("Conflicting keys differ on both sides", "conflicts", None, 0, "warning"),
 ]
 
 
@@ -55,10 +59,13 @@ class Migration(migrations.Migration):
         ("monitoring", "0013_moved_runners"),
         ("monitoring", "0014_dead_letters"),
         ("monitoring", "0015_usage_by_minute"),
+        ("monitoring", "0016_unverified_records"),
+        ("monitoring", "0017_schemas"),
+        ("monitoring", "0018_conflicts"),
     ]
 
     dependencies = [
-        ("mirrors", "0075_verified_ranges"),
+        ("mirrors", "0081_conflict_reports"),
     ]
 
     operations = [
@@ -187,6 +194,7 @@ class Migration(migrations.Migration):
                                     ("flow_degraded", "flow_degraded"),
                                     ("gap", "gap"),
                                     ("dead_letters", "dead_letters"),
+                                    ("conflicts", "conflicts"),
                                     ("stale", "stale"),
                                     ("runner_down", "runner_down"),
                                     ("runner_moved", "runner_moved"),
@@ -196,6 +204,8 @@ class Migration(migrations.Migration):
                                     ("open_transaction", "open_transaction"),
                                     ("foreign_writes", "foreign_writes"),
                                     ("not_replicated", "not_replicated"),
+                                    ("unverified", "unverified"),
+                                    ("schemas", "schemas"),
                                     ("budget", "budget"),
                                 ],
                                 max_length=16,

@@ -1,4 +1,4 @@
-"""All tables of a new database at once; it replaces the migrations up to 0075."""
+"""All tables of a new database at once; it replaces the migrations up to 0081."""
 
 import django.db.models.deletion
 import django.utils.timezone
@@ -96,6 +96,12 @@ class Migration(migrations.Migration):
         ("mirrors", "0073_runner_moves"),
         ("mirrors", "0074_rule_starts"),
         ("mirrors", "0075_verified_ranges"),
+        ("mirrors", "0076_partition_map_age"),
+        ("mirrors", "0077_schemas"),
+        ("mirrors", "0078_flow_packing"),
+        ("mirrors", "0079_host_drains"),
+        ("mirrors", "0080_routes"),
+        ("mirrors", "0081_conflict_reports"),
     ]
 
     dependencies = [
@@ -650,6 +656,11 @@ class Migration(migrations.Migration):
                         ("name", models.CharField(max_length=255, unique=True)),
                         ("renewed_at", models.DateTimeField()),
                         ("held_since", models.DateTimeField()),
+                        ("draining_since", models.DateTimeField(null=True)),
+                        (
+                            "draining_by",
+                            models.CharField(blank=True, db_default="", default="", max_length=150),
+                        ),
                     ],
                     options={
                         "ordering": ("name",),
@@ -784,6 +795,7 @@ class Migration(migrations.Migration):
                         ("accepts_other_writers", models.BooleanField(default=False)),
                         ("warnings", models.JSONField(blank=True, default=list)),
                         ("speed", models.JSONField(blank=True, default=dict)),
+                        ("packing", models.JSONField(null=True)),
                         ("as_of", models.DateTimeField(null=True)),
                         ("created_at", models.DateTimeField(auto_now_add=True)),
                     ],
@@ -1659,6 +1671,97 @@ class Migration(migrations.Migration):
                     },
                 ),
                 migrations.CreateModel(
+                    name="ConflictReport",
+                    fields=[
+                        (
+                            "id",
+                            models.BigAutoField(
+                                auto_created=True,
+                                primary_key=True,
+                                serialize=False,
+                                verbose_name="ID",
+                            ),
+                        ),
+                        ("requested_by", models.CharField(max_length=150)),
+                        ("requested_at", models.DateTimeField()),
+                        ("ended_at", models.DateTimeField(null=True)),
+                        ("error", models.TextField(blank=True)),
+                        (
+                            "flow",
+                            models.ForeignKey(
+                                on_delete=django.db.models.deletion.CASCADE,
+                                related_name="conflict_reports",
+                                to="mirrors.flow",
+                            ),
+                        ),
+                        (
+                            "runner",
+                            models.ForeignKey(
+                                null=True,
+                                on_delete=django.db.models.deletion.SET_NULL,
+                                related_name="+",
+                                to="mirrors.runner",
+                            ),
+                        ),
+                        ("window_seconds", models.PositiveIntegerField()),
+                        ("period_seconds", models.PositiveIntegerField()),
+                        ("topics", models.PositiveIntegerField(default=0)),
+                        ("as_of", models.DateTimeField(null=True)),
+                        ("handed_at", models.DateTimeField(null=True)),
+                        ("keys", models.BigIntegerField(null=True)),
+                        ("differing", models.PositiveIntegerField(null=True)),
+                        ("records", models.BigIntegerField(default=0)),
+                        ("copies", models.BigIntegerField(default=0)),
+                        ("limits", models.JSONField(default=list)),
+                        ("sentence", models.TextField(blank=True)),
+                    ],
+                    options={
+                        "ordering": ("-id",),
+                    },
+                ),
+                migrations.CreateModel(
+                    name="ConflictKey",
+                    fields=[
+                        (
+                            "id",
+                            models.BigAutoField(
+                                auto_created=True,
+                                primary_key=True,
+                                serialize=False,
+                                verbose_name="ID",
+                            ),
+                        ),
+                        (
+                            "report",
+                            models.ForeignKey(
+                                on_delete=django.db.models.deletion.CASCADE,
+                                related_name="found",
+                                to="mirrors.conflictreport",
+                            ),
+                        ),
+                        ("topic", models.CharField(max_length=255)),
+                        ("digest", models.CharField(max_length=32)),
+                        ("text", models.TextField(blank=True)),
+                        ("conflicts", models.BigIntegerField()),
+                        ("agrees", models.BooleanField()),
+                        ("source_partition", models.PositiveIntegerField()),
+                        ("source_offset", models.BigIntegerField()),
+                        ("source_at", models.DateTimeField(null=True)),
+                        ("source_value", models.CharField(max_length=32)),
+                        ("target_partition", models.PositiveIntegerField()),
+                        ("target_offset", models.BigIntegerField()),
+                        ("target_at", models.DateTimeField(null=True)),
+                        ("target_value", models.CharField(max_length=32)),
+                        ("source_last_offset", models.BigIntegerField()),
+                        ("source_last_value", models.CharField(max_length=32)),
+                        ("target_last_offset", models.BigIntegerField()),
+                        ("target_last_value", models.CharField(max_length=32)),
+                    ],
+                    options={
+                        "ordering": ("id",),
+                    },
+                ),
+                migrations.CreateModel(
                     name="Drift",
                     fields=[
                         (
@@ -1689,6 +1792,9 @@ class Migration(migrations.Migration):
                                     ("partitions", "Partitions"),
                                     ("deleted topic", "Deleted Topic"),
                                     ("acl", "Acl"),
+                                    ("schema level", "Schema Level"),
+                                    ("deleted schema", "Deleted Schema"),
+                                    ("foreign schema", "Foreign Schema"),
                                 ],
                                 max_length=16,
                             ),
@@ -2532,9 +2638,11 @@ class Migration(migrations.Migration):
                         ("position", models.BigIntegerField(null=True)),
                         ("map_end", models.BigIntegerField(null=True)),
                         ("into", models.CharField(blank=True, default="", max_length=64)),
+                        ("route", models.CharField(blank=True, default="", max_length=255)),
                         ("source_start", models.BigIntegerField(null=True)),
                         ("target_start", models.BigIntegerField(null=True)),
                         ("starts_at", models.DateTimeField(null=True)),
+                        ("known_since", models.DateTimeField(auto_now_add=True, null=True)),
                         ("verified_first", models.BigIntegerField(null=True)),
                         ("verified_end", models.BigIntegerField(null=True)),
                         ("verified_at", models.DateTimeField(null=True)),
@@ -2712,6 +2820,7 @@ class Migration(migrations.Migration):
                         ("group", models.CharField(max_length=500)),
                         ("topic", models.CharField(blank=True, max_length=255)),
                         ("partition", models.IntegerField(default=-1)),
+                        ("route", models.CharField(blank=True, default="", max_length=255)),
                         ("remote_topic", models.TextField(blank=True)),
                         ("source_offset", models.BigIntegerField(null=True)),
                         ("translated_offset", models.BigIntegerField(null=True)),
@@ -2736,8 +2845,8 @@ class Migration(migrations.Migration):
                         ],
                         "constraints": [
                             models.UniqueConstraint(
-                                fields=("flow", "group", "topic", "partition"),
-                                name="one_row_per_group_place",
+                                fields=("flow", "group", "topic", "partition", "route"),
+                                name="one_row_per_group_place_and_route",
                             )
                         ],
                     },
@@ -2833,6 +2942,121 @@ class Migration(migrations.Migration):
                     ],
                     options={
                         "abstract": False,
+                    },
+                ),
+                migrations.CreateModel(
+                    name="SchemaSync",
+                    fields=[
+                        (
+                            "id",
+                            models.BigAutoField(
+                                auto_created=True,
+                                primary_key=True,
+                                serialize=False,
+                                verbose_name="ID",
+                            ),
+                        ),
+                        (
+                            "flow",
+                            models.OneToOneField(
+                                on_delete=django.db.models.deletion.CASCADE,
+                                related_name="schemas",
+                                to="mirrors.flow",
+                            ),
+                        ),
+                        ("as_of", models.DateTimeField(null=True)),
+                        ("asked_at", models.DateTimeField(null=True)),
+                        ("error", models.TextField(blank=True)),
+                        ("keeps_ids", models.BooleanField(null=True)),
+                        ("ids_reason", models.TextField(blank=True)),
+                        ("import_refused", models.TextField(blank=True)),
+                        ("importing", models.JSONField(default=dict)),
+                        ("changes", models.JSONField(default=list)),
+                        ("left_out", models.JSONField(default=list)),
+                        ("subjects", models.PositiveIntegerField(default=0)),
+                        ("pending", models.PositiveIntegerField(default=0)),
+                        ("conflicts", models.PositiveIntegerField(default=0)),
+                        ("conflict", models.TextField(blank=True)),
+                        ("unread", models.PositiveIntegerField(default=0)),
+                        ("other_ids", models.PositiveIntegerField(default=0)),
+                    ],
+                    options={
+                        "abstract": False,
+                    },
+                ),
+                migrations.CreateModel(
+                    name="SchemaSubject",
+                    fields=[
+                        (
+                            "id",
+                            models.BigAutoField(
+                                auto_created=True,
+                                primary_key=True,
+                                serialize=False,
+                                verbose_name="ID",
+                            ),
+                        ),
+                        (
+                            "flow",
+                            models.ForeignKey(
+                                on_delete=django.db.models.deletion.CASCADE,
+                                related_name="schema_subjects",
+                                to="mirrors.flow",
+                            ),
+                        ),
+                        ("subject", models.TextField()),
+                        ("target_subject", models.TextField(blank=True)),
+                        ("state", models.CharField(max_length=16)),
+                        ("reason", models.TextField(blank=True)),
+                        ("refusal", models.TextField(blank=True)),
+                        ("versions", models.PositiveIntegerField()),
+                        ("present", models.PositiveIntegerField()),
+                        ("other_ids", models.PositiveIntegerField()),
+                        ("level", models.CharField(blank=True, max_length=64)),
+                        ("listed", models.JSONField(default=list)),
+                    ],
+                    options={
+                        "ordering": ("subject",),
+                    },
+                ),
+                migrations.CreateModel(
+                    name="SchemaId",
+                    fields=[
+                        (
+                            "id",
+                            models.BigAutoField(
+                                auto_created=True,
+                                primary_key=True,
+                                serialize=False,
+                                verbose_name="ID",
+                            ),
+                        ),
+                        (
+                            "flow",
+                            models.ForeignKey(
+                                on_delete=django.db.models.deletion.CASCADE,
+                                related_name="schema_ids",
+                                to="mirrors.flow",
+                            ),
+                        ),
+                        ("subject", models.TextField()),
+                        ("version", models.PositiveIntegerField()),
+                        ("source_id", models.BigIntegerField()),
+                        ("target_subject", models.TextField()),
+                        ("target_version", models.PositiveIntegerField()),
+                        ("target_id", models.BigIntegerField()),
+                        ("kind", models.CharField(max_length=16)),
+                        ("digest", models.CharField(max_length=64)),
+                        ("references", models.JSONField(default=list)),
+                        ("read_at", models.DateTimeField()),
+                    ],
+                    options={
+                        "ordering": ("subject", "version"),
+                        "indexes": [
+                            models.Index(
+                                fields=["flow", "source_id"], name="schema_ids_by_source_id"
+                            )
+                        ],
                     },
                 ),
                 migrations.CreateModel(
