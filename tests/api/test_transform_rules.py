@@ -37,10 +37,6 @@ def test_rules_are_shown_as_objects_too(flow: dict[str, Any]) -> None:
     [
         ("a,b", "transforms cannot be used: must be a JSON list of rules"),
         ('[{"topics": "a", "topic": "b"}]', "rule 1, topic: needs routes: list the topics on"),
-        (
-            '[{"topics": "a", "topic": "null", "routes": ["eu"]}]',
-            "rule 1, routes: is not supported yet",
-        ),
         ('[{"topics": "a", "where": "rand() < 1"}]', "transforms, rule 1, where: must not use ra"),
         ('[{"topics": "a", "value": "hmac_value(value, \'env:PATH\')"}]', "is not allowed"),
     ],

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.filters.topics import TopicSelection
-from mirrors.domain.flows import conflicts
 from mirrors.domain.flows.conflicts import check_flow
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import FlowSpec
@@ -58,12 +57,7 @@ def routes(*names: str, topics: str = "orders", **more: str) -> dict[str, str]:
     return {"transforms": format_rules([rule]), **more}
 
 
-def test_rules_with_routes_cannot_be_saved_yet() -> None:
-    assert "rule 1, routes: is not supported yet" in refusal(flow("a", "c", **routes("eu")))
-
-
-def test_a_route_is_written_by_one_rule_of_one_flow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conflicts, "ROUTING_REFUSED", "")
+def test_a_route_is_written_by_one_rule_of_one_flow() -> None:
     taken = flow("a", "c", **routes("eu"))
     check_flow(taken, [flow("b", "c"), flow("b", "d", **routes("eu"))])
     said = "eu on c is a route in a rule of a->c, and b->c would copy eu of b into it"

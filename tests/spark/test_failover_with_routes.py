@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from mirrors.domain.flows import conflicts
 from mirrors.domain.transforms.rules import TRANSFORMS, TransformRule, format_rules
 from mirrors.models import Failback
 from mirrors.services.failback import lifecycle, preparation
@@ -58,9 +57,7 @@ def test_every_group_resumes_in_each_target_topic(
     lab: Lab,
     ways: list[FailbackFlows],
     receiver: Receiver,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(conflicts, "ROUTING_REFUSED", "")
     names = {"eu": unique("orders-eu"), "ap": unique("orders-ap")}
     cases = " ".join(f"when '{place}' then '{name}'" for place, name in names.items())
     rule = TransformRule(

@@ -73,10 +73,6 @@ def check_schemas(spec: FlowSpec) -> None:
         raise InvalidSettings({SCHEMAS: [problem]})
 
 
-# Why rules with routes cannot be saved: docs/adr/0025 says what is missing. Empty: they can.
-ROUTING_REFUSED = "is not supported yet. Remove routes and topic"
-
-
 def check_routes(spec: FlowSpec) -> None:
     """Check the routes of the flow's rules by themselves. Raises InvalidSettings."""
     settings = spec.settings
@@ -106,7 +102,7 @@ def check_routes(spec: FlowSpec) -> None:
                     f"names {name}, as rule {other} does or almost: a target topic belongs to one "
                     "source topic, so that groups can resume there"
                 )
-        if problem := problem or ROUTING_REFUSED:
+        if problem:
             raise InvalidSettings(
                 {TRANSFORMS: [f"{TRANSFORMS}, rule {number}, routes: {problem}."]}
             )
