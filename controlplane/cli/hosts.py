@@ -73,4 +73,7 @@ def _row(rows: list[dict[str, Any]], name: str) -> dict[str, Any]:
 def _drain(row: dict[str, Any]) -> str:
     if row["draining_since"] is None:
         return ""
-    return "drained" if row["is_drained"] else f"drains since {row['draining_since']}"
+    if not row["is_drained"]:
+        return f"drains since {row['draining_since']}"
+    staying = len(row["handovers"])
+    return f"drained, stays: {staying}" if staying else "drained"

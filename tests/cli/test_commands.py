@@ -19,7 +19,7 @@ from controlplane.celery import app as celery
 from controlplane.cli import output
 from controlplane.cli.main import main
 from mirrors import rest_client
-from mirrors.models import FailoverRun, Flow, FlowAccount, FlowTopic, GroupOffset, Role
+from mirrors.models import FailoverRun, Flow, FlowAccount, FlowTopic, GroupOffset, Host, Role
 from mirrors.services.users import create_token, ensure_person
 from monitoring.models import AlertRule
 from tests.pages import world
@@ -284,3 +284,26 @@ def _json(run: Run, *words: str) -> Any:
     code, out, err = run("--json", *words)
     assert code == 0, err
     return json.loads(out)
+
+
+def test_a_host_is_drained_and_takes_runners_again(run: Run, flow: Flow) -> None:
+    now = timezone.now()
+    Host.objects.create(name="blade-1", renewed_at=now, held_since=now)
+    code, _, err = run("hosts", "drain", "blade-1", "--wait", "0", role=Role.ADMIN)
+    assert code == 2
+    assert "No other host" in err
+    Host.objects.create(name="blade-2", renewed_at=now, held_since=now)
+    flow.runner.host = "blade-1"
+    flow.runner.save()
+    code, out, _ = run("hosts", "drain", "blade-1", "--wait", "0", role=Role.ADMIN)
+    assert code == 1, "its runner has no other host"
+    assert "its list of other hosts is empty" in " ".join(out.split())
+    lines = {line.split()[0]: line for line in run("hosts", "list")[1].splitlines()}
+    assert "drained, stays: 1" in lines["blade-1"]
+    assert "drain" not in lines["blade-2"]
+    assert run("hosts", "end-drain", "blade-1", role=Role.VIEWER)[0] == 4
+    assert run("hosts", "end-drain", "blade-1", role=Role.ADMIN)[0] == 0
+    assert not Host.objects.exclude(draining_since=None).exists()
+    code, _, err = run("hosts", "drain", "nosuch", role=Role.ADMIN)
+    assert code == 2
+    assert "nosuch" in err
