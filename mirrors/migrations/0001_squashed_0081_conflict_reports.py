@@ -2638,7 +2638,10 @@ class Migration(migrations.Migration):
                         ("position", models.BigIntegerField(null=True)),
                         ("map_end", models.BigIntegerField(null=True)),
                         ("into", models.CharField(blank=True, default="", max_length=64)),
-                        ("route", models.CharField(blank=True, default="", max_length=255)),
+                        (
+                            "route",
+                            models.CharField(blank=True, db_default="", default="", max_length=255),
+                        ),
                         ("source_start", models.BigIntegerField(null=True)),
                         ("target_start", models.BigIntegerField(null=True)),
                         ("starts_at", models.DateTimeField(null=True)),
@@ -2820,7 +2823,10 @@ class Migration(migrations.Migration):
                         ("group", models.CharField(max_length=500)),
                         ("topic", models.CharField(blank=True, max_length=255)),
                         ("partition", models.IntegerField(default=-1)),
-                        ("route", models.CharField(blank=True, default="", max_length=255)),
+                        (
+                            "route",
+                            models.CharField(blank=True, db_default="", default="", max_length=255),
+                        ),
                         ("remote_topic", models.TextField(blank=True)),
                         ("source_offset", models.BigIntegerField(null=True)),
                         ("translated_offset", models.BigIntegerField(null=True)),

@@ -16,12 +16,12 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="groupoffset",
             name="route",
-            field=models.CharField(blank=True, default="", max_length=255),
+            field=models.CharField(blank=True, db_default="", default="", max_length=255),
         ),
         migrations.AddField(
             model_name="partitionmap",
             name="route",
-            field=models.CharField(blank=True, default="", max_length=255),
+            field=models.CharField(blank=True, db_default="", default="", max_length=255),
         ),
         migrations.AddConstraint(
             model_name="groupoffset",

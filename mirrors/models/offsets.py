@@ -79,7 +79,7 @@ class PartitionMap(Owned):
     position = models.BigIntegerField(null=True)
     map_end = models.BigIntegerField(null=True)
     into = models.CharField(max_length=64, blank=True, default="")
-    route = models.CharField(max_length=255, blank=True, default="")
+    route = models.CharField(max_length=255, blank=True, default="", db_default="")
     source_start = models.BigIntegerField(null=True)
     target_start = models.BigIntegerField(null=True)
     starts_at = models.DateTimeField(null=True)

@@ -36,7 +36,7 @@ class GroupOffset(Owned):
     topic = models.CharField(max_length=255, blank=True)
     partition = models.IntegerField(default=NO_PARTITION)
     # The target topic, if a rule names it; empty for the topic that the policy names.
-    route = models.CharField(max_length=255, blank=True, default="")
+    route = models.CharField(max_length=255, blank=True, default="", db_default="")
     # The remote name may be longer than Kafka allows.
     remote_topic = models.TextField(blank=True)
     source_offset = models.BigIntegerField(null=True)
