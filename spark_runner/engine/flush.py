@@ -67,7 +67,7 @@ class Flush:
     def _wait_for_routed(self, deadline: float, is_urgent: UrgencyCheck) -> None:
         """The time counts from the last acknowledgement."""
         patience = deadline - time.monotonic()
-        least = last = 0.0
+        least, last = 0, 0.0
         while left := sum(map(unwritten, self._routed)):
             now = time.monotonic()
             if not last or left < least:
