@@ -52,7 +52,7 @@ class Lab:
         self.on_target = AdminClient({"bootstrap.servers": target, "log_level": 0})
 
     def start_runner(
-        self, master: str = "local[256,4]", seconds: float = 150, **views: Any
+        self, master: str = "local[256,4]", seconds: float = 300, **views: Any
     ) -> None:
         """`views`: Spark's UI and event log, as `launcher.start_runner` takes them."""
         process = launcher.start_runner(self.directory, "lab", master, self.env, **views)
