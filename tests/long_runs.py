@@ -57,6 +57,9 @@ LONG: Mapping[str, str] = {
     "spark/test_standalone.py::test_a_flow_of_more_tasks_than_slots": (
         "spark/test_standalone.py::test_an_executor_killed_under_load"
     ),
+    "spark/test_spark_hosts.py": (
+        "spark/test_standalone.py::test_an_executor_killed_under_load and test_spark_settings.py"
+    ),
     # The other value of a parameter.
     f"{_ANSWERS}[admin of one cluster]": f"{_ANSWERS}[editor of a flow, and the gate's tests",
     f"{_READS}[admin of the other cluster": f"{_READS}[operator of a label",

@@ -206,7 +206,8 @@ class Writer(threading.Thread):
             self.written += 1
             self._producer.poll(0)
 
-    def stop(self) -> None:
+    def stop(self, seconds: float = 30.0) -> None:
+        """`seconds` for what the broker has not acknowledged yet."""
         self._ended.set()
         self.join(10)
-        assert self._producer.flush(30) == 0
+        assert self._producer.flush(seconds) == 0
