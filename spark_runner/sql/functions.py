@@ -35,7 +35,8 @@ def register(session: SparkSession, directory: Path) -> None:
     version = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
     jar = directory / f"functions-{version}.jar"
     if not jar.exists():
-        _compile(jvm, loader, sources, jar)
+        # The parent does not have these classes from the jar of another directory.
+        _compile(jvm, loader.getParent(), sources, jar)
     context._jsc.addJar(str(jar))
     loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())
     gateway: Any = context._gateway
