@@ -23,7 +23,7 @@ from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.settings.changes import changes_sentence
 from mirrors.domain.settings.failover import SECOND
-from mirrors.models import Flow, RuleWaiver, Transition, has_right
+from mirrors.models import Flow, RuleWaiver, SignInGroup, Transition, has_right
 from mirrors.models.audit.transitions import note
 from mirrors.models.flows import record_edit
 from mirrors.services.errors import Conflict
@@ -67,7 +67,8 @@ def _same_person(requested_by: str, user: User) -> str:
     by_requester = Transition.objects.filter(_one_of("who", names))
     if by_requester.filter(pk__in=about.values("pk"), to_state__in=_GIVES_CONTROL).exists():
         return f"{requested_by} created it or changed it"
-    groups = {f"group {name}" for name in user.sign_in_groups.values_list("name", flat=True)}
+    names_of_groups = SignInGroup.objects.filter(user=user).values_list("name", flat=True)
+    groups = {f"group {name}" for name in names_of_groups}
     given = by_requester.filter(subject="group", to_state="grant given", name__in=groups)
     if given.exists():
         return f"{requested_by} gave a right to a group of it"
