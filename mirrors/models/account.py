@@ -11,6 +11,7 @@ from django.db import models
 from django.db.models import Count, Max, OuterRef, Q, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
 
+from mirrors.domain.account.partition import Certainty, State
 from mirrors.domain.account.totals import Total
 from mirrors.models.flows import Flow, FlowPartition, epoch_ms
 from mirrors.models.grants import Owned
@@ -56,18 +57,54 @@ class FlowAccount(Owned):
 
     @property
     def total(self) -> Total:
-        return Total(
-            records=self.records,
-            least=self.least,
-            unknown=self.unknown,
-            certainty=self.certainty,  # type: ignore[arg-type]
-            observed_at=epoch_ms(self.observed_at),
-            time_lag_ms=self.time_lag_ms,
-            partitions=self.partitions,
-            states=self.states,
-            unknown_topics=tuple(self.unknown_topics),
-            unknown_lags=self.unknown_lags,
-        )
+        return _total_of(*(getattr(self, name) for name in _OF_TOTAL))
+
+
+_OF_TOTAL = (
+    "records",
+    "least",
+    "unknown",
+    "certainty",
+    "observed_at",
+    "time_lag_ms",
+    "partitions",
+    "states",
+    "unknown_topics",
+    "unknown_lags",
+)
+
+
+def _total_of(
+    records: int,
+    least: int,
+    unknown: int,
+    certainty: Certainty,
+    observed_at: datetime | None,
+    time_lag_ms: int | None,
+    partitions: int,
+    states: dict[State, int],
+    unknown_topics: list[str],
+    unknown_lags: int,
+) -> Total:
+    """The values of the fields `_OF_TOTAL`."""
+    return Total(
+        records=records,
+        least=least,
+        unknown=unknown,
+        certainty=certainty,
+        observed_at=epoch_ms(observed_at),
+        time_lag_ms=time_lag_ms,
+        partitions=partitions,
+        states=states,
+        unknown_topics=tuple(unknown_topics),
+        unknown_lags=unknown_lags,
+    )
+
+
+def totals_by_flow() -> dict[int, tuple[Total, str]]:
+    """What each flow with an account owes, and its worst topic, without whole rows."""
+    rows = FlowAccount.objects.order_by().values_list("flow", "worst_topic", *_OF_TOTAL)
+    return {flow: (_total_of(*facts), worst) for flow, worst, *facts in rows}
 
 
 def repeats_of() -> dict[int, int]:

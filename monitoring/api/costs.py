@@ -192,7 +192,7 @@ def _detail(flow: Flow) -> Any:
     now = timezone.now()
     cost = usage.costs([flow], now)[flow.pk]
     used = usage.usage_of(flow, now)
-    price = usage.prices_by_pair().get((flow.source_id, flow.target_id))
+    price = usage.price_of(flow)
     topics = sorted(used.items(), key=lambda row: (-row[1], row[0]))
     rows = [
         {"topic": name, "bytes": count, "cost": cost_of(count, price)} for name, count in topics

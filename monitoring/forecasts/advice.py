@@ -29,7 +29,7 @@ def advice_of(flow: Flow, cost: MonthCost, used: Mapping[str, int], now: datetim
             readers=readers_of(flow),
             samples=compression.samples_of(flow),
             month=cost,
-            price=usage.prices_by_pair().get((flow.source_id, flow.target_id)),
+            price=usage.price_of(flow),
             mean_rate=rates["mean"],
             peak_rate=rates["peak"],
         )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, Protocol
 
 from django.db import connection, transaction
-from django.db.models import Min, Sum
+from django.db.models import Min, QuerySet, Sum
 from django.utils import timezone
 
 from mirrors.domain.audit.actors import RECONCILER
@@ -44,15 +44,28 @@ def prune(*, now: datetime) -> int:
     return MonthlyUsage.objects.filter(month__lt=(now - KEEP).date()).delete()[0]
 
 
-def costs(flows: Iterable[Flow], now: datetime) -> dict[int, MonthCost]:
+class Pair(Protocol):
+    """A flow, or a row with its key and those of its clusters."""
+
+    @property
+    def pk(self) -> int: ...
+    @property
+    def source_id(self) -> int: ...
+    @property
+    def target_id(self) -> int: ...
+
+
+def costs(flows: Iterable[Pair], now: datetime) -> dict[int, MonthCost]:
     """The cost of this month by flow; a fixed number of queries."""
     now, flows = now.astimezone(UTC), list(flows)
+    prices: Mapping[tuple[int, int], Price | None]
     if len(flows) == 1:
-        sent = {flows[0].pk: sum(usage_of(flows[0], now).values())}
+        [flow] = flows
+        sent = {flow.pk: sum(usage_of(flow, now).values())}
+        prices = {(flow.source_id, flow.target_id): price_of(flow)}
     else:
-        sent = _sent_by_flow(month_of(now))
+        sent, prices = _sent_by_flow(month_of(now)), _prices(TransferPrice.objects.all())
     since = _known_since()
-    prices = prices_by_pair()
     found = {}
     for flow in flows:
         total = sent.get(flow.pk, 0)
@@ -61,14 +74,25 @@ def costs(flows: Iterable[Flow], now: datetime) -> dict[int, MonthCost]:
     return found
 
 
-def prices_by_pair() -> dict[tuple[int, int], Price]:
-    return {(row.source_id, row.target_id): row.price for row in TransferPrice.objects.all()}
+def price_of(flow: Pair) -> Price | None:
+    """The price between the clusters of the flow."""
+    rows = TransferPrice.objects.filter(source=flow.source_id, target=flow.target_id)
+    return next(iter(_prices(rows).values()), None)
 
 
-def usage_of(flow: Flow, now: datetime) -> dict[str, int]:
+def _prices(rows: QuerySet[TransferPrice]) -> dict[tuple[int, int], Price]:
+    """By source and target."""
+    columns = ("source", "target", "per_gb", "currency", "monthly_budget")
+    return {
+        (source, target): Price(*price)
+        for source, target, *price in rows.order_by().values_list(*columns)
+    }
+
+
+def usage_of(flow: Pair, now: datetime) -> dict[str, int]:
     """Bytes of this month by topic."""
     month = month_of(now.astimezone(UTC)).date()
-    rows = MonthlyUsage.objects.filter(flow=flow, month=month)
+    rows = MonthlyUsage.objects.filter(flow=flow.pk, month=month)
     return dict(rows.filter(bytes__gt=0).values_list("topic", "bytes"))
 
 

@@ -5,14 +5,13 @@ It makes no calls to Kafka. A flow with stale figures gets no sample; its feed s
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
 
 from django.db.models import Avg, Count, Max, Q
 
-from mirrors.models import FlowPartition, HeartbeatState, Job
-from mirrors.models.flow_queries import flows_with_lag
+from mirrors.models import Flow, FlowPartition, HeartbeatState, Job
+from mirrors.models.account import totals_by_flow
 from monitoring.domain.history import (
     FINE,
     HOUR,
@@ -21,7 +20,6 @@ from monitoring.domain.history import (
     Figures,
     JobCounters,
     Resolution,
-    Sample,
     figures_as_of,
     is_fresh,
     measure,
@@ -45,20 +43,15 @@ _FEED_FIELDS = (
 
 def collect(*, now: datetime) -> int:
     """Write one sample for each flow with fresh figures; returns their number."""
-    flows = list(flows_with_lag())
-    feeds = {feed.flow_id: feed for feed in Feed.objects.filter(flow__in=flows)}
-    jobs = {job.flow_id: job for job in Job.objects.filter(ended_at=None)}
-    beats = {row.flow_id: row for row in HeartbeatState.objects.filter(flow__in=flows)}
-    parts = _partitions()
+    feeds = {feed.flow_id: feed for feed in Feed.objects.order_by()}
     samples = []
-    for flow in flows:
-        feed = feeds.setdefault(flow.pk, Feed(flow=flow))
-        figures = _figures(flow, jobs.get(flow.pk), *parts.get(flow.pk, (None, 0)))
-        figures = _with_heartbeat(figures, beats.get(flow.pk))
+    for flow, figures in _figures():
+        if (feed := feeds.get(flow)) is None:
+            feed = feeds[flow] = Feed(flow_id=flow)
         sample = measure(figures, _counted(feed), now)
         _update_feed(feed, figures, now)
         if sample is not None:
-            samples.append(_row(flow.pk, sample))
+            samples.append(LagSample(flow_id=flow, resolution=FINE.seconds, **vars(sample)))
     LagSample.objects.bulk_create(samples, batch_size=_BATCH, ignore_conflicts=True)
     Feed.objects.bulk_create(
         feeds.values(),
@@ -87,22 +80,40 @@ def _partitions() -> dict[int, tuple[datetime | None, int]]:
     return {flow: (ends, behind) for flow, ends, behind in found}
 
 
-def _figures(flow: Any, job: Job | None, ends: datetime | None, out_of_sync: int) -> Figures:
-    counted = None
-    if job is not None and job.as_of is not None:
-        counted = JobCounters(as_of=job.as_of, job=job.pk, records=job.records, bytes=job.bytes)
-    return Figures(
-        as_of=figures_as_of(flow.as_of, ends),
-        counted=counted,
-        account=flow.account.total if hasattr(flow, "account") else None,
-        out_of_sync=out_of_sync,
-    )
+def _figures() -> Iterator[tuple[int, Figures]]:
+    """Of every flow, with its key."""
+    accounts, counted, parts = totals_by_flow(), _counters(), _partitions()
+    beats = {
+        flow: (latency_ms, seen_at)
+        for flow, latency_ms, seen_at in HeartbeatState.objects.order_by().values_list(
+            "flow", "latency_ms", "seen_at"
+        )
+    }
+    for flow, reported in Flow.objects.order_by("pk").values_list("pk", "as_of"):
+        ends, out_of_sync = parts.get(flow, (None, 0))
+        account, _ = accounts.get(flow, (None, ""))
+        latency_ms, heartbeat_at = beats.get(flow, (None, None))
+        yield (
+            flow,
+            Figures(
+                as_of=figures_as_of(reported, ends),
+                counted=counted.get(flow),
+                account=account,
+                out_of_sync=out_of_sync,
+                latency_ms=latency_ms,
+                heartbeat_at=heartbeat_at,
+            ),
+        )
 
 
-def _with_heartbeat(figures: Figures, beat: HeartbeatState | None) -> Figures:
-    if beat is None:
-        return figures
-    return dataclasses.replace(figures, latency_ms=beat.latency_ms, heartbeat_at=beat.seen_at)
+def _counters() -> dict[int, JobCounters]:
+    """By flow, of its running job, once that has reported."""
+    rows = Job.objects.filter(ended_at=None, as_of__isnull=False)
+    columns = ("flow", "as_of", "pk", "records", "bytes")
+    return {
+        flow: JobCounters(as_of=as_of, job=job, records=records, bytes=size)
+        for flow, as_of, job, records, size in rows.values_list(*columns)
+    }
 
 
 def _counted(feed: Feed) -> JobCounters | None:
@@ -127,11 +138,6 @@ def _update_feed(feed: Feed, figures: Figures, now: datetime) -> None:
     if moved or feed.moved_at is None:
         feed.moved_at = now
         feed.lag_when_moved = None if owed is None else owed.records
-
-
-def _row(flow_id: int, sample: Sample) -> LagSample:
-    facts = dataclasses.asdict(sample)
-    return LagSample(flow_id=flow_id, resolution=FINE.seconds, **facts)
 
 
 def _roll_up(fine: Resolution, coarse: Resolution, now: datetime) -> int:

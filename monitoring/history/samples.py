@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from django.db.models import QuerySet
@@ -81,12 +82,17 @@ def samples_with_breaks(*, flow: Flow, over: Range, now: datetime) -> list[Sampl
     return list(insert_breaks(samples(flow=flow, over=over, now=now), over.draw))
 
 
-def rates_now(*, now: datetime) -> dict[int, tuple[float | None, float | None]]:
+def rates_now(
+    *, now: datetime, flows: Collection[int] | None = None
+) -> dict[int, tuple[float | None, float | None]]:
     """Current rates: flow id -> records and bytes per second; absent without a fresh sample.
 
     A flow that is not running has rate 0, even if its last sample is from before it stopped.
+    Without `flows`, of all flows.
     """
     rows = LagSample.objects.filter(resolution=FINE.seconds, at__gte=now - _FRESH_FOR, at__lte=now)
+    if flows is not None:
+        rows = rows.filter(flow__in=flows)
     columns = ("flow_id", "flow__observed_state", "records_per_second", "bytes_per_second")
     return {
         flow: (0.0, 0.0) if state in _NOT_RUNNING else (records, size)

@@ -10,7 +10,6 @@ from mirrors.domain.access.rights import Right
 from mirrors.models import Cluster, Flow
 from mirrors.models.base import Reading
 from mirrors.models.grants import Owned
-from monitoring.domain.costs import Price
 
 
 class TransferPrice(Owned):
@@ -37,10 +36,6 @@ class TransferPrice(Owned):
         """The price of each flow on which the right is held."""
         of_pair = {"source": OuterRef("source"), "target": OuterRef("target")}
         return Q(Exists(Flow.objects.filter(Flow.rows_reached(where, right), **of_pair)))
-
-    @property
-    def price(self) -> Price:
-        return Price(self.per_gb, self.currency, self.monthly_budget)
 
 
 class CompressionReading(Reading, Owned):

@@ -65,7 +65,7 @@ class RpoChart:
 def set_trends(rows: Sequence[Any], now: datetime) -> None:
     """Set on each row its rate, its objective, its readiness score and its RPO by minute."""
     keys = [flow.pk for flow in rows]
-    rates = samples.rates_now(now=now)
+    rates = samples.rates_now(now=now, flows=keys)
     trends = _trends(keys, now)
     scores = readiness_of(rows, now)
     for flow in rows:

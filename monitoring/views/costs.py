@@ -17,8 +17,9 @@ from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.topics.compression import CompressionSample
 from mirrors.models import Flow, needs
+from mirrors.models.flow_queries import labelled_flows
 from mirrors.views.page import attempt, curl, render_page
-from mirrors.views.tables import file_of, first
+from mirrors.views.tables import file_of, first, is_file
 from monitoring.domain.costs import MonthCost, cost_of, money
 from monitoring.forecasts import compression, usage
 from monitoring.forecasts.advice import advice_of
@@ -33,13 +34,15 @@ MOST = 200
 @needs(Right.VIEW)
 def list_costs(request: HttpRequest) -> HttpResponseBase:
     now = timezone.now()
-    flows = list(Flow.objects.select_related("source", "target").order_by("pk"))
+    columns = ("pk", "source_id", "target_id", "label")
+    flows = list(labelled_flows().order_by("pk").values_list(*columns, named=True))
     found = usage.costs(flows, now)
-    rows = [row_of(flow, found[flow.pk]) for flow in flows]
-    rows.sort(key=lambda row: (-(row["share"] or 0), -row["bytes"]))
+    flows.sort(key=lambda flow: (-(found[flow.pk].share or 0), -found[flow.pk].bytes))
+    shown = flows if is_file(request) else flows[:MOST]
     whole = next(iter(found.values()), None)
     context: dict[str, Any] = {
-        "rows": rows,
+        "rows": [row_of(flow.pk, flow.label, found[flow.pk]) for flow in shown],
+        "more": len(flows) - len(shown),
         "month": whole.month if whole else now,
         "since": whole.since if whole else None,
         "is_whole": whole is not None and whole.is_whole,
@@ -47,15 +50,13 @@ def list_costs(request: HttpRequest) -> HttpResponseBase:
     }
     if file := file_of(request, context, {"rows": COSTS}, "costs"):
         return file
-    context["more"] = len(rows) - MOST
-    first(context, MOST, "rows")
     return render_page(request, "monitoring/costs/list.html", context, section="costs")
 
 
-def row_of(flow: Flow, found: MonthCost) -> dict[str, Any]:
+def row_of(flow: int, name: str, found: MonthCost) -> dict[str, Any]:
     return {
         "flow": flow,
-        "name": flow.name,
+        "name": name,
         "bytes": found.bytes,
         "cost": _plain(found.cost),
         "forecast": _plain(found.forecast),
@@ -105,7 +106,7 @@ def _cost_page(request: HttpRequest, flow: Flow, form: PriceForm) -> HttpRespons
     now = timezone.now()
     cost = usage.costs([flow], now)[flow.pk]
     used = usage.usage_of(flow, now)
-    price = usage.prices_by_pair().get((flow.source_id, flow.target_id))
+    price = usage.price_of(flow)
     topics = [
         {
             "topic": name,
@@ -123,7 +124,7 @@ def _cost_page(request: HttpRequest, flow: Flow, form: PriceForm) -> HttpRespons
     context: dict[str, Any] = {
         "flow": flow,
         "cost": cost,
-        "row": row_of(flow, cost),
+        "row": row_of(flow.pk, flow.name, cost),
         "topics": topics,
         "topic_count": len(topics),
         "advice": advice_of(flow, cost, used, now),

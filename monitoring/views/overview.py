@@ -13,7 +13,8 @@ from django.views.decorators.http import require_safe
 
 from mirrors.domain.access.rights import Right
 from mirrors.lists.audit import RECENT_TRANSITIONS
-from mirrors.models import Cluster, FlowAccount, Runner, Sighting, needs
+from mirrors.models import Cluster, Runner, Sighting, needs
+from mirrors.models.account import totals_by_flow
 from mirrors.models.flow_queries import flows_with_lag, labelled_flows, worst_groups, worst_topics
 from mirrors.models.readiness import with_readiness
 from mirrors.views.drills.readiness import mark_proof
@@ -156,19 +157,20 @@ def _sentences(
 
 def _flow_summaries(most_severe: Mapping[int, content.FiringAlert]) -> dict[FlowSummary, int]:
     """Summary of every flow with its key: two queries, without whole rows of its clusters."""
-    accounts = {row.flow_id: row for row in FlowAccount.objects.all()}
+    accounts = totals_by_flow()
     found = {}
     for pk, *facts in labelled_flows().values_list(*_SUMMARIZED):
         name, source, target, state, reason, as_of, source_reachable, target_reachable = facts
-        account, alarm = accounts.get(pk), most_severe.get(pk)
+        account, worst_topic = accounts.get(pk, (None, ""))
+        alarm = most_severe.get(pk)
         summary = FlowSummary(
             name=name,
             source=source,
             target=target,
             state=state,
             reason=reason,
-            account=None if account is None else account.total,
-            worst_topic="" if account is None else account.worst_topic,
+            account=account,
+            worst_topic=worst_topic,
             as_of=as_of,
             source_unreachable=source_reachable is False,
             target_unreachable=target_reachable is False,

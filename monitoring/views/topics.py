@@ -134,7 +134,7 @@ def show_topic(request: HttpRequest, pk: int, topic: str) -> HttpResponseBase:
 def _month(flow: Flow, topic: str) -> dict[str, Any]:
     """What the topic sent this month, and its cost; empty without a price."""
     used = usage.topic_usage(flow, topic, timezone.now())
-    price = usage.prices_by_pair().get((flow.source_id, flow.target_id))
+    price = usage.price_of(flow)
     cost = money(cost_of(used, price), price.currency) if price else ""
     return {"bytes": used, "cost": cost}
 

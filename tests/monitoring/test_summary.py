@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 
 from mirrors.domain.account.partition import PartitionFacts, evaluate
 from mirrors.domain.account.totals import total
-from monitoring.domain.overview.data_loss import FlowSummary, WorstLoss, worst_loss
+from monitoring.domain.overview.data_loss import (
+    FlowSummary,
+    WorstLoss,
+    worst_by_source,
+    worst_loss,
+)
 from monitoring.domain.overview.summary import (
     Counts,
     FlowProblem,
@@ -344,7 +349,7 @@ def test_the_greatest_known_loss_is_always_named(rows: list[FlowSummary]) -> Non
 
 @given(st.lists(pictures, max_size=6, unique_by=lambda row: row.name))
 def test_the_worst_rpo_is_exact_only_if_every_account_is(rows: list[FlowSummary]) -> None:
-    worst = worst_loss(rows, NOW)
+    worst = worst_loss(rows, worst_by_source(rows, NOW), NOW)
     at_risk = [row for row in rows if row.state not in {"draft", "failed_over"}]
     assert (worst is None) == (not at_risk)
     if worst is None:

@@ -104,9 +104,13 @@ class Total:
         An old observation gives only the lower bound, because more records may have been written
         since.
         """
-        if self.is_empty or not is_old(self.observed_at, now, old_after_ms):
-            return self.stated
-        return self._lower_bound()
+        return self if self.holds_at(now, old_after_ms) else self._lower_bound()
+
+    def holds_at(self, now: int, old_after_ms: int = OLD_AFTER_MS) -> bool:
+        """Whether `as_of` states the sum itself, not its lower bound."""
+        if self.unknown:
+            return False
+        return not is_old(self.observed_at, now, old_after_ms) or self.is_empty
 
     def _lower_bound(self) -> Total:
         certainty: Certainty = "at_least" if self.least else "unknown"

@@ -71,14 +71,15 @@ class FlowSummary:
 
 def worst_by_source(flows: Iterable[FlowSummary], now: datetime) -> list[FlowSummary]:
     """For each source its flow with the greatest loss, the greatest known loss first."""
-    worst: dict[str, FlowSummary] = {}
+    worst: dict[str, tuple[_Rank, FlowSummary]] = {}
     for flow in flows:
         if flow.state in _NOT_PROTECTED:
             continue
-        rival = worst.get(flow.source)
-        if rival is None or _rank(flow, now) > _rank(rival, now):
-            worst[flow.source] = flow
-    return sorted(worst.values(), key=lambda flow: (*_rank(flow, now), flow.source), reverse=True)
+        rank, rival = _rank(flow, now), worst.get(flow.source)
+        if rival is None or rank > rival[0]:
+            worst[flow.source] = rank, flow
+    ranked = sorted(worst.values(), key=lambda one: (*one[0], one[1].source), reverse=True)
+    return [flow for _, flow in ranked]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,9 +92,11 @@ class SourceLoss:
     flow: str = ""
 
 
-def losses(flows: Iterable[FlowSummary], now: datetime) -> list[SourceLoss]:
-    """One sentence for each source with a loss; one for all unknown, one for all without loss."""
-    ranked = worst_by_source(flows, now)
+def losses(ranked: Sequence[FlowSummary], now: datetime) -> list[SourceLoss]:
+    """One sentence for each source with a loss; one for all unknown, one for all without loss.
+
+    `ranked` is what `worst_by_source` returned.
+    """
     known = [flow for flow in ranked if flow.total.records]
     safe = [flow for flow in ranked if _is_safe(flow, now)]
     # By name, which is unique: comparing all fields of all pairs takes long with many flows.
@@ -146,8 +149,10 @@ class WorstLoss:
     flow: str
 
 
-def worst_loss(flows: Iterable[FlowSummary], now: datetime) -> WorstLoss | None:
-    """None if no flow protects a source."""
+def worst_loss(
+    flows: Iterable[FlowSummary], ranked: Sequence[FlowSummary], now: datetime
+) -> WorstLoss | None:
+    """None if no flow protects a source. `ranked` is what `worst_by_source` returned of `flows`."""
     protected = [flow for flow in flows if flow.state not in _NOT_PROTECTED]
     if not protected:
         return None
@@ -161,7 +166,7 @@ def worst_loss(flows: Iterable[FlowSummary], now: datetime) -> WorstLoss | None:
     if unsure and not rpo:
         # "At least 0 s" says nothing.
         rpo, rpo_flow = None, ""
-    worst = worst_by_source(protected, now)[0]
+    worst = ranked[0]
     if worst.total.records:
         stated = worst.total.as_of(_ms(now), _old_after(worst))
         records, named = amount(stated.records, stated.certainty), worst.name
@@ -173,17 +178,19 @@ def worst_loss(flows: Iterable[FlowSummary], now: datetime) -> WorstLoss | None:
 def _is_unsure(flow: FlowSummary, now: datetime) -> bool:
     if flow.account is None:
         return True
-    stated = flow.account.as_of(_ms(now), _old_after(flow))
-    if stated.certainty in {"unknown", "at_least"} or stated.unknown_lags > 0:
+    if flow.source_unreachable or not flow.account.holds_at(_ms(now)):
         return True
-    return flow.source_unreachable
+    return flow.account.certainty in {"unknown", "at_least"} or flow.account.unknown_lags > 0
 
 
 def _old_after(flow: FlowSummary) -> int:
     return -1 if flow.source_unreachable else OLD_AFTER_MS
 
 
-def _rank(flow: FlowSummary, now: datetime) -> tuple[int, bool, int, timedelta]:
+_Rank = tuple[int, bool, int, timedelta]
+
+
+def _rank(flow: FlowSummary, now: datetime) -> _Rank:
     age = timedelta.max if (seen := flow.observed_at()) is None else now - seen
     return flow.total.records, not _is_safe(flow, now), flow.time_lag_ms, age
 
@@ -192,8 +199,8 @@ def _is_safe(flow: FlowSummary, now: datetime) -> bool:
     """Nothing is owed, and every partition was counted on a source that was just read."""
     if flow.account is None or flow.source_unreachable:
         return False
-    stated = flow.account.as_of(_ms(now))
-    return stated.certainty == "counted" and not stated.records
+    owed = flow.account
+    return owed.certainty == "counted" and not owed.records and owed.holds_at(_ms(now))
 
 
 def _known(flow: FlowSummary, now: datetime) -> str:

@@ -17,6 +17,7 @@ from monitoring.domain.overview.data_loss import (
     WorstLoss,
     how_long,
     losses,
+    worst_by_source,
     worst_loss,
 )
 
@@ -132,6 +133,7 @@ def summarize(
     idle = [flow for flow in ordered if tones[flow.name] == "resting"]
     starting = sum(tone == "starting" for tone in tones.values())
     worst = min(tones.values(), key=_ORDER.index)
+    ranked = worst_by_source(flows, now)
     return Summary(
         tone=worst if worst != "resting" or len(idle) == len(flows) else "good",
         headline=_headline(len(flows), len(troubled), len(idle), starting) + _cause(troubled),
@@ -141,8 +143,8 @@ def summarize(
             starting=starting,
             stopped=len(idle),
         ),
-        losses=tuple(losses(flows, now)),
-        worst=worst_loss(flows, now),
+        losses=tuple(losses(ranked, now)),
+        worst=worst_loss(flows, ranked, now),
         troubles=tuple(
             FlowProblem(flow.name, _trouble(flow, now), flow.state in _NOT_WELL)
             for flow in troubled[:3]
