@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mirrors.domain.failover.drift import OLD_MS
+from mirrors.domain.failover.findings.drift import OLD_MS
 from mirrors.domain.failover.plan import FailoverPlan, plan_failover
 from mirrors.domain.failover.plan_types import Finding
 from mirrors.domain.failover.preconditions import (

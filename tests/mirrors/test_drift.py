@@ -12,7 +12,7 @@ import pytest
 from django.utils import timezone
 
 from mirrors.domain.errors import InvalidSettings
-from mirrors.domain.failover.drift import drift_blockers
+from mirrors.domain.failover.findings.drift import drift_blockers
 from mirrors.domain.specs import ClusterSpec
 from mirrors.domain.sync.schedule import SyncTaskContext
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec

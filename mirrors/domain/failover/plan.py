@@ -22,8 +22,8 @@ from mirrors.domain.account.partition import Certainty as OwedCertainty
 from mirrors.domain.account.partition import Owed
 from mirrors.domain.account.sentences import owed as owed_text
 from mirrors.domain.account.totals import Total, certainty_of, total
-from mirrors.domain.failover.blockers import find_blockers, find_warnings
 from mirrors.domain.failover.client_changes import ClientChange, client_changes
+from mirrors.domain.failover.findings.blockers import find_blockers, find_warnings
 from mirrors.domain.failover.left_behind_totals import left_behind_totals
 from mirrors.domain.failover.partitions import (
     PartitionAccount,

@@ -17,7 +17,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
-from mirrors.domain.failover.permissions import missing_permissions
+from mirrors.domain.failover.findings.permissions import missing_permissions
 from mirrors.domain.failover.plan import FailoverPlan, plan_failover
 from mirrors.domain.failover.runbook.plan_drift import remaining_blockers
 from mirrors.domain.failover.scope import Scope, scope_of

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.failover.permissions import where_missing
+from mirrors.domain.failover.findings.permissions import where_missing
 from mirrors.domain.failover.runbook.state_machine import Outcome
 from mirrors.domain.formatting import plural
 from mirrors.domain.groups.checkpoints import IDLE, plan_offset_update

@@ -9,19 +9,19 @@ from mirrors.domain.account.partition import Certainty as OwedCertainty
 from mirrors.domain.account.sentences import amount
 from mirrors.domain.account.sentences import owed as owed_text
 from mirrors.domain.account.totals import total
-from mirrors.domain.failover.drift import drift_blockers, drift_warnings
-from mirrors.domain.failover.partition_blockers import (
+from mirrors.domain.failover.findings.drift import drift_blockers, drift_warnings
+from mirrors.domain.failover.findings.partition_blockers import (
     ended,
     not_copied_blockers,
     partition_blockers,
 )
-from mirrors.domain.failover.partitions import PartitionAccount
-from mirrors.domain.failover.permissions import (
+from mirrors.domain.failover.findings.permissions import (
     fence_warnings,
     permission_blockers,
     permission_warnings,
     where_missing,
 )
+from mirrors.domain.failover.partitions import PartitionAccount
 from mirrors.domain.failover.plan_types import (
     FailoverSnapshot,
     Finding,

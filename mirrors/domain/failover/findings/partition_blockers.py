@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator, Sequence
 from mirrors.domain.account.sentences import amount
 from mirrors.domain.account.sentences import owed as owed_text
 from mirrors.domain.account.totals import total
+from mirrors.domain.failover.findings.permissions import where_missing
 from mirrors.domain.failover.left_behind_totals import state_text
 from mirrors.domain.failover.partitions import NOT_COPIED, PartitionAccount
-from mirrors.domain.failover.permissions import where_missing
 from mirrors.domain.failover.plan_types import FailoverSnapshot, Finding, Page
 from mirrors.domain.formatting import plural
 

@@ -1,0 +1,1 @@
+"""Blockers and warnings of a failover: partitions, settings and ACLs of the target, permissions."""
