@@ -17,7 +17,7 @@ class ControlPlaneConfig(AppConfig):
         checks.install()
         connections.install()
         # Its module needs models, which are loaded only now.
-        remember_zone = import_string("controlplane.middleware.remember_zone")
+        remember_zone = import_string("controlplane.web.middleware.remember_zone")
         user_logged_in.connect(remember_zone, dispatch_uid="zone of the person")
 
 

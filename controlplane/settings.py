@@ -131,8 +131,8 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "controlplane.middleware.RequestIdMiddleware",
-    "controlplane.request_origin.OriginMiddleware",
+    "controlplane.web.middleware.RequestIdMiddleware",
+    "controlplane.web.request_origin.OriginMiddleware",
     "controlplane.web.limits.LimitsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -145,10 +145,10 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "controlplane.single_sign_on.middleware.SignInMiddleware",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
-    "controlplane.middleware.RoleMiddleware",
-    "controlplane.middleware.FlowNameMiddleware",
-    "controlplane.middleware.TimeZoneMiddleware",
-    "controlplane.middleware.VerbAddressMiddleware",
+    "controlplane.web.middleware.RoleMiddleware",
+    "controlplane.web.middleware.FlowNameMiddleware",
+    "controlplane.web.middleware.TimeZoneMiddleware",
+    "controlplane.web.middleware.VerbAddressMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "csp.middleware.CSPMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -171,7 +171,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "controlplane.middleware.role",
+                "controlplane.web.middleware.role",
                 "controlplane.pages.menu.menu",
             ],
         },
@@ -243,7 +243,7 @@ AXES_COOLOFF_TIME = timedelta(minutes=5)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
 AXES_VERBOSE = False
-AXES_CLIENT_IP_CALLABLE = "controlplane.request_origin.address_of"
+AXES_CLIENT_IP_CALLABLE = "controlplane.web.request_origin.address_of"
 AXES_LOCKOUT_TEMPLATE = "registration/locked.html"
 REST_KNOX = {"TOKEN_TTL": timedelta(days=90), "AUTH_HEADER_PREFIX": "Token"}
 KNOX_TOKEN_MODEL = "knox.AuthToken"  # noqa: S105 (a name)

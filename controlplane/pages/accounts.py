@@ -15,7 +15,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from knox.models import AuthToken
 
-from controlplane.middleware import ZONE
+from controlplane.web.middleware import ZONE
 from mirrors.domain.access.rights import Right
 from mirrors.domain.audit.actors import name_refusal
 from mirrors.domain.errors import UnderstudyError

@@ -15,9 +15,9 @@ from django.utils import timezone
 from rest_framework.exceptions import AuthenticationFailed
 
 from controlplane.api.errors import error_body
-from controlplane.request_origin import is_from_trusted_proxy
 from controlplane.single_sign_on import accounts, roles
 from controlplane.single_sign_on.roles import SignInRefused
+from controlplane.web.request_origin import is_from_trusted_proxy
 from mirrors.api.access.authentication import Tokens
 from mirrors.models import OidcAccount
 

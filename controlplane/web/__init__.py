@@ -1,1 +1,1 @@
-"""The web server: connections and bodies before a request reaches Django."""
+"""The web server, and what each request passes before its view: limits, origin, role, time zone."""

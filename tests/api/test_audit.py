@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 from rest_framework.test import APIClient
 
-from controlplane.request_origin import address_of
+from controlplane.web.request_origin import address_of
 from mirrors.domain.audit import chain as rules
 from mirrors.domain.audit.actors import PROCESSES, WORKER, name_refusal
 from mirrors.domain.errors import InvalidSettings

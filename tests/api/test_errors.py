@@ -44,7 +44,9 @@ def test_a_database_that_is_away_is_a_503(
 def test_a_database_that_is_away_before_the_view_is_a_503_too(
     db: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controlplane.middleware.access_of", breaking(OperationalError("host db")))
+    monkeypatch.setattr(
+        "controlplane.web.middleware.access_of", breaking(OperationalError("host db"))
+    )
     answer = Client(raise_request_exception=False).get("/api/v1/docs/")
     assert answer.status_code in {302, 503}
 
