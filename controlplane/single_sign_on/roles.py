@@ -12,7 +12,7 @@ from django.core.exceptions import ValidationError
 from mirrors.domain.audit.actors import name_refusal
 from mirrors.models import ExtraRole, Role
 from mirrors.services import users
-from mirrors.services.grants import is_granted_to, set_sign_in_groups
+from mirrors.services.access.grants import is_granted_to, set_sign_in_groups
 
 
 class SignInRefused(Exception):

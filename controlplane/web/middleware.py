@@ -18,7 +18,7 @@ from mirrors.domain.access.addresses import object_of
 from mirrors.domain.access.rights import Right
 from mirrors.models import PersonSettings, Role, role_of
 from mirrors.models.grants import Access, access_of, limit_request, own_request
-from mirrors.services.access import check, subject_of
+from mirrors.services.access.gate import check, subject_of
 from mirrors.views.time_zone import times_in
 
 Respond = Callable[[HttpRequest], HttpResponse]

@@ -41,7 +41,7 @@ from mirrors.models.flows import DesiredState, rules_of, speed_sentences
 from mirrors.models.grants import demand_here
 from mirrors.models.readiness import proof_of, with_proof
 from mirrors.services import explanation as explain
-from mirrors.services import grants
+from mirrors.services.access import grants
 from mirrors.services.clock import moment
 from mirrors.services.flows import commands, settings
 from mirrors.services.permissions import permissions_document

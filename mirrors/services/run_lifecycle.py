@@ -26,7 +26,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.models import Flow, claim
 from mirrors.models.audit.transitions import note, record
 from mirrors.models.base import RunLifecycle
-from mirrors.services.approvals import check_approver
+from mirrors.services.access.approvals import check_approver
 from mirrors.services.errors import Conflict
 
 WAITING = "Waiting for a worker."

@@ -12,7 +12,7 @@ from mirrors.lists.approvals import WAITING_RUNS, WAIVERS
 from mirrors.models import FailoverRun, Flow, RuleWaiver, needs
 from mirrors.models.failover import FailoverState, WaitsFor
 from mirrors.models.grants import demand_here, seen
-from mirrors.services import approvals
+from mirrors.services.access import approvals
 from mirrors.views.page import attempt, render_page
 from mirrors.views.tables import file_of
 

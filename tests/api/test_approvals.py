@@ -15,9 +15,9 @@ from rest_framework.test import APIClient
 
 from mirrors.domain.access.rights import Right
 from mirrors.models import Cluster, Flow, Role, RuleWaiver, Runner, Transition, has_right, role_of
-from mirrors.services.approvals import check_approver, needs_second_person
+from mirrors.services.access.approvals import check_approver, needs_second_person
+from mirrors.services.access.grants import set_sign_in_groups
 from mirrors.services.errors import Conflict
-from mirrors.services.grants import set_sign_in_groups
 from mirrors.services.users import ensure_person
 from tests.api.conftest import client_of
 

@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 from controlplane.single_sign_on import roles
 from mirrors.domain.schemas.registry import PASSWORD, TOKEN, URL, USERNAME
 from mirrors.models import AccessGrant, Flow, FlowLabel, Role, SignInGroup, Transition
-from mirrors.services.approvals import check_approver
+from mirrors.services.access.approvals import check_approver
 from mirrors.services.errors import Conflict
 from mirrors.services.users import create_token, ensure_person
 from tests.api.conftest import client_of

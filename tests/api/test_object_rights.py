@@ -25,7 +25,7 @@ from mirrors.domain.access.grants import INSTALLATION, Grant, Subject, may, reac
 from mirrors.domain.access.rights import OF_EVERYTHING, ROLES, Right
 from mirrors.models import AccessGrant, Flow, Role, has_right
 from mirrors.models.grants import own_request, permitted
-from mirrors.services.access import check
+from mirrors.services.access.gate import check
 from mirrors.services.users import ensure_person
 from tests.api.test_access import VALUES
 from tests.two_teams import FAR, HIDDEN, LABEL, first_team, second_team

@@ -16,7 +16,7 @@ from mirrors.api.viewsets import FlowRelatedViewSet
 from mirrors.domain.access.rights import Right
 from mirrors.lists.approvals import WAIVERS
 from mirrors.models import Flow, RuleWaiver
-from mirrors.services import approvals
+from mirrors.services.access import approvals
 
 
 class WaiverSerializer(StrictModelSerializer):

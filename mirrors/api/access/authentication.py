@@ -15,7 +15,7 @@ from mirrors.domain.access.rights import Right
 from mirrors.models import TokenFacts
 from mirrors.models.roles import limit_to
 from mirrors.services import users
-from mirrors.services.access import check
+from mirrors.services.access.gate import check
 
 
 class Tokens(TokenAuthentication):

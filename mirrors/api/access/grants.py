@@ -15,7 +15,7 @@ from mirrors.domain.access.rights import Right
 from mirrors.lists.people import GRANTS
 from mirrors.models import AccessGrant, Cluster
 from mirrors.models.grants import ROLE_CHOICES, SCOPE_CHOICES
-from mirrors.services import grants
+from mirrors.services.access import grants
 
 
 class GrantSerializer(StrictModelSerializer):

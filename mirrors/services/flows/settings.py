@@ -24,7 +24,7 @@ from mirrors.models import Cluster, Flow, Job, Runner
 from mirrors.models.audit.transitions import note, record
 from mirrors.models.flows import DesiredState, record_edit
 from mirrors.models.grants import FlowLabel
-from mirrors.services.approvals import check_not_loosened, has_own_rule
+from mirrors.services.access.approvals import check_not_loosened, has_own_rule
 from mirrors.services.errors import Conflict
 from mirrors.services.flows.renames import check_renamed_topics
 from mirrors.services.hooks import check_hook_keys

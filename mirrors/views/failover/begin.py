@@ -24,7 +24,7 @@ from mirrors.domain.settings import failover as keys
 from mirrors.models import FailoverRun, Flow, needs
 from mirrors.models.failover import FailoverKind
 from mirrors.models.flow_queries import flows_with_lag
-from mirrors.services.approvals import needs_second_person
+from mirrors.services.access.approvals import needs_second_person
 from mirrors.services.errors import Conflict
 from mirrors.services.failover.runbook import commands
 from mirrors.services.failover.simulation import simulator

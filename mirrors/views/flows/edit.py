@@ -23,7 +23,7 @@ from mirrors.models import Cluster, Flow, TopicPreview, needs
 from mirrors.models.clusters import pair_subject
 from mirrors.models.flows import DesiredState
 from mirrors.models.grants import demand_here
-from mirrors.services import grants
+from mirrors.services.access import grants
 from mirrors.services.flows import settings
 from mirrors.services.topics import readings
 from mirrors.views.edit_impact import Change, Impact

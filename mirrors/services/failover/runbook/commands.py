@@ -23,7 +23,7 @@ from mirrors.models.audit.transitions import note
 from mirrors.models.base import move, move_all
 from mirrors.models.failover import FailoverKind, FailoverState, StepState, WaitsFor
 from mirrors.services import run_lifecycle
-from mirrors.services.approvals import needs_second_person
+from mirrors.services.access.approvals import needs_second_person
 from mirrors.services.clock import milliseconds
 from mirrors.services.errors import Conflict
 from mirrors.services.failover import lifecycle

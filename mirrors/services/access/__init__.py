@@ -1,0 +1,1 @@
+"""Access: the gate of every address, grants of roles, approvals by a second person."""
