@@ -317,7 +317,7 @@ SPECTACULAR_SETTINGS = {
         "FailoverStateEnum": "mirrors.domain.states.runs.FAILOVER_RUN.choices",
         "AccountStateEnum": "mirrors.api.account.STATES",
         "CertaintyEnum": "mirrors.api.account.CERTAINTIES",
-        "SideEnum": "mirrors.api.flow_progress.SIDES",
+        "SideEnum": "mirrors.api.flows.progress.SIDES",
         "DeclarationKindEnum": "controlplane.declarations.kinds.NAMES",
         "RoleEnum": "mirrors.api.access.people.ROLE_CHOICES",
         "GrantRoleEnum": "mirrors.models.grants.ROLE_CHOICES",

@@ -12,11 +12,7 @@ from controlplane.api import docs, errors
 from controlplane.api.declarations import ApplyViewSet
 from mirrors.api import (
     clusters,
-    comparison,
-    conflicts,
     failback,
-    flow_progress,
-    flows,
     gaps,
     groups,
     heartbeats,
@@ -29,11 +25,14 @@ from mirrors.api.access import people, tokens
 from mirrors.api.access.approvals import WaiverViewSet
 from mirrors.api.access.grants import GrantViewSet
 from mirrors.api.audit import AuditOfFlowViewSet, AuditViewSet, SettingChangeViewSet
+from mirrors.api.comparison import conflicts
+from mirrors.api.comparison import runs as comparison
 from mirrors.api.drills import certificates, readiness, runs
 from mirrors.api.failover import runs as failovers
 from mirrors.api.failover.hooks import HookViewSet
 from mirrors.api.failover.left_behind import LeftBehindViewSet
 from mirrors.api.failover.runs import FailoverScriptViewSet
+from mirrors.api.flows import flow, progress
 from mirrors.api.groups import ClusterGroupViewSet, ConsumerGroupViewSet
 from mirrors.api.migration import flow_templates
 from mirrors.api.migration.import_export import ExportViewSet, ImportViewSet
@@ -68,7 +67,7 @@ router.register("tests", clusters.ClusterTestViewSet)
 router.register("topic-previews", TopicPreviewViewSet)
 router.register("runners", runners.RunnerViewSet)
 router.register("hosts", runners.HostViewSet)
-router.register("flows", flows.FlowViewSet)
+router.register("flows", flow.FlowViewSet)
 router.register("hooks", HookViewSet)
 router.register("failovers", failovers.FailoverViewSet)
 router.register(
@@ -109,15 +108,15 @@ router.register("channels", alerts.ChannelViewSet)
 router.register("silences", alerts.SilenceViewSet)
 router.register("deliveries", alerts.DeliveryViewSet)
 for name, rows in (
-    ("topics", flow_progress.TopicViewSet),
+    ("topics", progress.TopicViewSet),
     ("topic-samples", topic_history.TopicSampleViewSet),
     ("partition-samples", topic_history.PartitionSampleViewSet),
-    ("partitions", flow_progress.PartitionViewSet),
+    ("partitions", progress.PartitionViewSet),
     ("groups", groups.GroupViewSet),
     ("gaps", gaps.GapViewSet),
-    ("jobs", flow_progress.JobViewSet),
+    ("jobs", progress.JobViewSet),
     ("log", runners.FlowLogViewSet),
-    ("transitions", flow_progress.TransitionViewSet),
+    ("transitions", progress.TransitionViewSet),
     ("history", SettingChangeViewSet),
     ("audit", AuditOfFlowViewSet),
     ("duties", sync.DutyViewSet),

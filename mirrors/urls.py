@@ -4,9 +4,11 @@ from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
 from mirrors.domain.failover.runbook.steps import KINDS
-from mirrors.views import approvals, clusters, comparison, conflicts, runners, transforms
+from mirrors.views import approvals, clusters, runners, transforms
 from mirrors.views.audit import show_audit
-from mirrors.views.comparison import PARTS as COMPARED
+from mirrors.views.comparison import conflicts
+from mirrors.views.comparison import runs as comparison
+from mirrors.views.comparison.runs import PARTS as COMPARED
 from mirrors.views.drills import certificates, runs, schedules
 from mirrors.views.failback import run
 from mirrors.views.failback.orphans import show_orphans

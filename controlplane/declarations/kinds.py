@@ -16,7 +16,7 @@ from mirrors.api.base import id_of_flow
 from mirrors.api.clusters import ClusterViewSet
 from mirrors.api.drills.runs import DrillViewSet
 from mirrors.api.failover.hooks import HookViewSet
-from mirrors.api.flows import FlowViewSet
+from mirrors.api.flows.flow import FlowViewSet
 from mirrors.api.runners import RunnerViewSet
 from mirrors.domain.access.rights import Right
 from mirrors.models import Cluster, Drill, Flow, Hook, Runner, has_right

@@ -9,7 +9,7 @@ from django.db import OperationalError
 from django.test import Client
 from rest_framework.test import APIClient
 
-from mirrors.api.flows import FlowViewSet
+from mirrors.api.flows.flow import FlowViewSet
 
 
 def breaking(error: Exception) -> Any:

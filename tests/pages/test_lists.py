@@ -14,10 +14,6 @@ import monitoring.lists
 from mirrors.api import audit as audit_api
 from mirrors.api import (
     clusters,
-    comparison,
-    conflicts,
-    flow_progress,
-    flows,
     gaps,
     groups,
     heartbeats,
@@ -27,10 +23,14 @@ from mirrors.api import runners as runners_api
 from mirrors.api import sync as sync_api
 from mirrors.api.access.grants import GrantSerializer
 from mirrors.api.access.tokens import TokenSerializer
+from mirrors.api.comparison import conflicts
+from mirrors.api.comparison import runs as comparison
 from mirrors.api.drills import readiness as readiness_api
 from mirrors.api.drills import runs as drill_api
 from mirrors.api.failover import left_behind as left_behind_api
 from mirrors.api.failover import serializers as failover_api
+from mirrors.api.flows import flow as flow_api
+from mirrors.api.flows import progress
 from mirrors.api.topics import drift as drift_api
 from mirrors.api.topics import plans as plan_api
 from mirrors.lists import audit, drills, failback, failover, sync, topics
@@ -50,12 +50,12 @@ from tests.pages.full import full
 from tests.pages.test_every_table import _addresses
 
 SERIALIZERS: list[tuple[ListSpec, Any]] = [
-    (flow_lists.FLOWS, flows.FlowSerializer),
-    (flow_lists.TOPICS, flow_progress.TopicSerializer),
-    (flow_lists.PARTITIONS, flow_progress.PartitionSerializer),
-    (flow_lists.JOBS, flow_progress.JobSerializer),
-    (flow_lists.LANES, flow_progress.LaneSerializer),
-    (flow_lists.EXPLANATION, flow_progress.RuleSerializer),
+    (flow_lists.FLOWS, flow_api.FlowSerializer),
+    (flow_lists.TOPICS, progress.TopicSerializer),
+    (flow_lists.PARTITIONS, progress.PartitionSerializer),
+    (flow_lists.JOBS, progress.JobSerializer),
+    (flow_lists.LANES, progress.LaneSerializer),
+    (flow_lists.EXPLANATION, progress.RuleSerializer),
     (group_lists.GROUP_PARTITIONS, groups.GroupSerializer),
     (group_lists.CONSUMER_GROUPS, groups.ConsumerGroupSerializer),
     (group_lists.CLUSTER_GROUPS, groups.ClusterGroupSerializer),

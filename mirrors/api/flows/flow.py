@@ -17,7 +17,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from mirrors import tasks
-from mirrors.api import flow_progress
 from mirrors.api.account import AccountOfFlow
 from mirrors.api.base import (
     PropertiesField,
@@ -29,6 +28,7 @@ from mirrors.api.base import (
     person,
 )
 from mirrors.api.drills.readiness import ProofSerializer
+from mirrors.api.flows import progress
 from mirrors.domain.access.rights import Right
 from mirrors.domain.permissions.formats import FORMATS
 from mirrors.domain.states.flows import DESIRED
@@ -57,7 +57,7 @@ class PermissionSerializer(serializers.Serializer[Any]):
 
 
 class PermissionsOfSideSerializer(serializers.Serializer[Any]):
-    side = serializers.ChoiceField(choices=flow_progress.SIDES)
+    side = serializers.ChoiceField(choices=progress.SIDES)
     cluster = serializers.CharField()
     principal = serializers.CharField()
     permissions = PermissionSerializer(many=True)
@@ -177,31 +177,31 @@ class FlowSerializer(StoppedSerializer, AccountOfFlow):
         # The service allows one flow for each pair, with a clear error.
         validators = ()
 
-    @extend_schema_field(flow_progress.SpeedSerializer(allow_null=True))
+    @extend_schema_field(progress.SpeedSerializer(allow_null=True))
     def get_speed(self, flow: Flow) -> Any:
         """What limits its speed; null while it does not run or its figures are old."""
         speed = flow.current_speed(timezone.now())
         if speed is None:
             return None
         shown = {**dataclasses.asdict(speed), **speed_sentences(flow, speed)}
-        return flow_progress.SpeedSerializer(shown).data
+        return progress.SpeedSerializer(shown).data
 
-    @extend_schema_field(flow_progress.PackingSerializer(allow_null=True))
+    @extend_schema_field(progress.PackingSerializer(allow_null=True))
     def get_packing(self, flow: Flow) -> Any:
         """Null while it does not run or its figures are old."""
         packing = flow.current_packing(timezone.now())
         if packing is None:
             return None
         at = None if packing.packed_at is None else moment(packing.packed_at)
-        return flow_progress.PackingSerializer({**vars(packing), "packed_at": at}).data
+        return progress.PackingSerializer({**vars(packing), "packed_at": at}).data
 
-    @extend_schema_field(flow_progress.LatencySerializer(allow_null=True))
+    @extend_schema_field(progress.LatencySerializer(allow_null=True))
     def get_latency(self, flow: Flow) -> Any:
         """Null if no record was committed in the last minute, or if the figures are old."""
         account = getattr(flow, "account", None)
-        return account and flow_progress.latency_fields(account.latency, account.as_of)
+        return account and progress.latency_fields(account.latency, account.as_of)
 
-    @extend_schema_field(flow_progress.TransformRuleSerializer(many=True))
+    @extend_schema_field(progress.TransformRuleSerializer(many=True))
     def get_transforms(self, flow: Flow) -> list[dict[str, Any]]:
         """The rules that drop and change its records; to change them, write the property."""
         return rules_of(flow)
@@ -318,7 +318,7 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
                 flow = _ACTIONS[desired](flow=flow, who=person(request))
         return self._changed(flow)
 
-    @extend_schema(request=EditSerializer, responses=flow_progress.PreviewSerializer)
+    @extend_schema(request=EditSerializer, responses=progress.PreviewSerializer)
     @action(detail=True, methods=["post"])
     def preview(self, request: Request, pk: str) -> Response:
         """What a PATCH with the same body would change and restart; changes nothing."""
@@ -412,7 +412,7 @@ class FlowViewSet(viewsets.ModelViewSet[Flow]):
 
     @extend_schema(
         parameters=[OpenApiParameter("topic"), OpenApiParameter("group")],
-        responses=flow_progress.ExplanationSerializer,
+        responses=progress.ExplanationSerializer,
     )
     @action(detail=True, filter_backends=[], pagination_class=None)
     def explain(self, request: Request, pk: str) -> Response:
