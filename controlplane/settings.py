@@ -320,9 +320,9 @@ SPECTACULAR_SETTINGS = {
         "SideEnum": "mirrors.api.flows.progress.SIDES",
         "DeclarationKindEnum": "controlplane.declarations.kinds.NAMES",
         "RoleEnum": "mirrors.api.access.people.ROLE_CHOICES",
-        "GrantRoleEnum": "mirrors.models.grants.ROLE_CHOICES",
-        "TokenScopeEnum": "mirrors.models.roles.Scope",
-        "GrantScopeEnum": "mirrors.models.grants.SCOPE_CHOICES",
+        "GrantRoleEnum": "mirrors.models.access.grants.ROLE_CHOICES",
+        "TokenScopeEnum": "mirrors.models.access.roles.Scope",
+        "GrantScopeEnum": "mirrors.models.access.grants.SCOPE_CHOICES",
     },
 }
 

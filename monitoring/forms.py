@@ -16,7 +16,7 @@ from mirrors.forms.base import (
     text_field,
 )
 from mirrors.models import Cluster, Flow
-from mirrors.models.grants import choosable, seen
+from mirrors.models.access.grants import choosable, seen
 from mirrors.outbound_http import check_headers, refusal
 from monitoring.channels.base import ChannelType
 from monitoring.channels.registry import CHANNEL_TYPES, errors_of

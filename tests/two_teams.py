@@ -28,7 +28,7 @@ from mirrors.models import (
     TopicPreview,
     Transition,
 )
-from mirrors.models.grants import Owned
+from mirrors.models.access.grants import Owned
 from monitoring.models import Alert, AlertRule, Channel, Delivery, Silence
 from tests.drill_runs import drill_rows
 from tests.failback_rows import going_back

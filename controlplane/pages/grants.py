@@ -18,7 +18,7 @@ from mirrors.forms.base import SettingsForm, text_field
 from mirrors.forms.drills import FlowChoice
 from mirrors.lists.people import GRANTS
 from mirrors.models import AccessGrant, Cluster, Flow, needs
-from mirrors.models.grants import ROLE_CHOICES, SCOPE_CHOICES
+from mirrors.models.access.grants import ROLE_CHOICES, SCOPE_CHOICES
 from mirrors.services.access import grants as services
 from mirrors.views.page import attempt, curl, render_page
 from mirrors.views.tables import export, table_of

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from mirrors.models import Cluster, FailoverRun, Flow
-from mirrors.models.grants import showing
+from mirrors.models.access.grants import showing
 from monitoring.models.alerts import unsilenced_alerts
 
 # Severities, most severe first, with the CSS state of each.

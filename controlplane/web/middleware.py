@@ -17,7 +17,7 @@ from mirrors.api.base import id_of_flow
 from mirrors.domain.access.addresses import object_of
 from mirrors.domain.access.rights import Right
 from mirrors.models import PersonSettings, Role, role_of
-from mirrors.models.grants import Access, access_of, limit_request, own_request
+from mirrors.models.access.grants import Access, access_of, limit_request, own_request
 from mirrors.services.access.gate import check, subject_of
 from mirrors.views.time_zone import times_in
 

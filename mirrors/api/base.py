@@ -16,7 +16,7 @@ from rest_framework.request import Request
 
 from mirrors.domain.transforms.rules import TRANSFORMS, in_one_line
 from mirrors.models import Flow
-from mirrors.models.grants import Owned, demand_here, seen
+from mirrors.models.access.grants import Owned, demand_here, seen
 
 
 class StrictMixin:

@@ -29,7 +29,7 @@ from mirrors.domain.access.rights import Right
 from mirrors.domain.failback.orphans import DECISIONS
 from mirrors.lists.failback import DIVERGENCE, FAILBACKS, ORPHANS
 from mirrors.models import Divergence, Failback, FailoverRun, OrphanStretch
-from mirrors.models.grants import demand_here
+from mirrors.models.access.grants import demand_here
 from mirrors.services.failback import lifecycle, orphans, switchover
 from mirrors.services.failback.application_orphans import request_listing
 

@@ -9,8 +9,8 @@ from django import forms
 
 from mirrors.forms.base import FlowChoice, flow_choices, text_field
 from mirrors.models import Flow
+from mirrors.models.access.grants import choosable
 from mirrors.models.comparison import Engine
-from mirrors.models.grants import choosable
 from mirrors.services.comparison import lifecycle
 
 

@@ -8,7 +8,7 @@ from django import forms
 
 from mirrors.forms.base import FlowChoice, SettingsForm, flow_choices, text_field
 from mirrors.models import Drill, Flow
-from mirrors.models.grants import choosable
+from mirrors.models.access.grants import choosable
 
 
 class DrillForm(SettingsForm):

@@ -24,7 +24,7 @@ from mirrors.domain.transforms import rules
 from mirrors.domain.transforms.functions import COLUMNS, HELPERS
 from mirrors.forms.base import SettingsForm, field_of, lines_of, parse_lines, text_field
 from mirrors.models import Cluster, Flow, Runner
-from mirrors.models.grants import choosable, seen
+from mirrors.models.access.grants import choosable, seen
 
 SCHEMA_KEYS = (
     "sync.schemas.enabled",

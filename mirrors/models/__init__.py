@@ -1,5 +1,25 @@
 """Django models of clusters, flows, runners and runs, and the audit log."""
 
+from mirrors.models.access.grants import (
+    AccessGrant,
+    FlowLabel,
+    SignInGroup,
+    demand,
+    has_right,
+    needs,
+)
+from mirrors.models.access.roles import (
+    ExtraRole,
+    OidcAccount,
+    OneTimeCode,
+    PersonSettings,
+    RecoveryCode,
+    Role,
+    Scope,
+    TokenFacts,
+    role_in,
+    role_of,
+)
 from mirrors.models.account import FlowAccount
 from mirrors.models.audit.chain import AuditAnchor, AuditHead
 from mirrors.models.audit.transitions import Transition, claim
@@ -20,19 +40,11 @@ from mirrors.models.drift import (
     TopicBaseline,
     TopicConfigs,
 )
-from mirrors.models.drills import Certificate, Drill, DrillRun, FlowObjectives, SigningKey
+from mirrors.models.drills.runs import Certificate, Drill, DrillRun, FlowObjectives, SigningKey
 from mirrors.models.failback import Divergence, Failback, OrphanChunk, OrphanStretch
 from mirrors.models.failover import FailoverRun, FailoverStep, Hook, LeftBehind
 from mirrors.models.flows import Flow, FlowPartition, FlowTopic, Job, RuleWaiver, SettingChange
 from mirrors.models.gaps import Gap
-from mirrors.models.grants import (
-    AccessGrant,
-    FlowLabel,
-    SignInGroup,
-    demand,
-    has_right,
-    needs,
-)
 from mirrors.models.groups.offsets import (
     GroupBookmark,
     GroupOffset,
@@ -46,18 +58,6 @@ from mirrors.models.offsets import (
     RuleStart,
     RunBlock,
     RunIndex,
-)
-from mirrors.models.roles import (
-    ExtraRole,
-    OidcAccount,
-    OneTimeCode,
-    PersonSettings,
-    RecoveryCode,
-    Role,
-    Scope,
-    TokenFacts,
-    role_in,
-    role_of,
 )
 from mirrors.models.runners import Host, Runner, RunnerLog, Sighting
 from mirrors.models.schemas import SchemaId, SchemaSubject, SchemaSync

@@ -13,8 +13,8 @@ from django.db.models.functions import Coalesce
 
 from mirrors.domain.account.partition import Certainty, State
 from mirrors.domain.account.totals import Total
+from mirrors.models.access.grants import Owned
 from mirrors.models.flows import Flow, FlowPartition, epoch_ms
-from mirrors.models.grants import Owned
 
 
 class FlowAccount(Owned):

@@ -11,8 +11,8 @@ from mirrors.domain.access.grants import Reach, Subject
 from mirrors.domain.access.rights import Right
 from mirrors.domain.specs import ClusterSpec
 from mirrors.domain.states.runs import CONNECTION_TEST, TestState
+from mirrors.models.access.grants import Owned
 from mirrors.models.base import Reading, RunLifecycle, StateField
-from mirrors.models.grants import Owned
 
 
 class SecurityProtocol(models.TextChoices):

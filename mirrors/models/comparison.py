@@ -8,9 +8,9 @@ from django.db import models
 from django.db.models import Q
 
 from mirrors.domain.states.runs import COMPARISON, ComparisonState
+from mirrors.models.access.grants import Owned
 from mirrors.models.base import Reading, StateField, WorkerRun
 from mirrors.models.flows import Flow
-from mirrors.models.grants import Owned
 from mirrors.models.runners import Runner
 
 OPEN_COMPARISONS = (ComparisonState.QUEUED, ComparisonState.RUNNING)

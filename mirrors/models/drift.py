@@ -17,9 +17,9 @@ from django.db import models
 from django.db.models import Q
 
 from mirrors.domain.states.findings import DRIFT, DriftState
+from mirrors.models.access.grants import Owned
 from mirrors.models.base import Decision, Reading, StateField
 from mirrors.models.flows import Flow
-from mirrors.models.grants import Owned
 
 
 class DriftKind(models.TextChoices):

@@ -8,9 +8,9 @@ from django.utils import timezone
 
 from mirrors.domain.states.findings import ORPHANS, OrphanState
 from mirrors.domain.states.runs import FAILBACK, FailbackState
+from mirrors.models.access.grants import Owned
 from mirrors.models.base import Decision, StateField, WorkerRun
 from mirrors.models.flows import Flow
-from mirrors.models.grants import Owned
 
 # Orphans without a decision that was carried out.
 UNSETTLED = (OrphanState.LISTED, OrphanState.DECIDED, OrphanState.FAILED)

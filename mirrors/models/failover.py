@@ -7,9 +7,9 @@ from django.db.models import Q
 
 from mirrors.domain.failover.left_behind import LeftBehind as Decision
 from mirrors.domain.states.runs import FAILOVER_RUN, FAILOVER_STEP, FailoverState, StepState
+from mirrors.models.access.grants import Owned
 from mirrors.models.base import StateField, WorkerRun
 from mirrors.models.flows import Flow
-from mirrors.models.grants import Owned
 
 
 class FailoverKind(models.TextChoices):

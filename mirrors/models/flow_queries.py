@@ -13,8 +13,8 @@ from django.db.models import Case, F, Q, QuerySet, Value, When
 from django.db.models.functions import Coalesce
 
 from mirrors.domain.account.totals import Total, combine
+from mirrors.models.access.grants import filtered
 from mirrors.models.flows import NAME, Flow, FlowTopic
-from mirrors.models.grants import filtered
 from mirrors.models.groups.offsets import GroupOffset
 
 

@@ -38,9 +38,9 @@ from mirrors.domain.transforms.rules import (
     dead_letter_topic,
     parse_rules,
 )
+from mirrors.models.access.grants import FlowLabel, Owned
 from mirrors.models.base import StateField
 from mirrors.models.clusters import Cluster, pair_subject
-from mirrors.models.grants import FlowLabel, Owned
 from mirrors.models.runners import Runner
 
 

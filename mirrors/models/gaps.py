@@ -6,9 +6,9 @@ from django.db import models
 from django.db.models import Q
 
 from mirrors.domain.states.findings import GAP, GapState
+from mirrors.models.access.grants import Owned
 from mirrors.models.base import Decision, StateField
 from mirrors.models.flows import Flow
-from mirrors.models.grants import Owned
 
 
 class GapKind(models.TextChoices):

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from django.db import connection, models
 
+from mirrors.models.access.grants import Owned, VisibleManager
 from mirrors.models.flows import Flow
-from mirrors.models.grants import Owned, VisibleManager
 
 # (map id, upstream offset) whose neighboring blocks are wanted.
 Wanted = tuple[int, int]

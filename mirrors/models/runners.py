@@ -17,8 +17,8 @@ from mirrors.domain.access.rights import Right
 from mirrors.domain.runners.host_leases import MOVE_WITHIN, HostLease, LeasedRunner, hosts_of
 from mirrors.domain.runners.reconciler import RunnerHealth, runner_health
 from mirrors.domain.states.runners import RUNNER, RunnerState
+from mirrors.models.access.grants import Owned
 from mirrors.models.base import StateField
-from mirrors.models.grants import Owned
 
 
 class Runner(Owned):

@@ -12,8 +12,8 @@ from mirrors.domain.schemas.plan import State
 from mirrors.domain.schemas.status import SchemaStatus, schema_problem
 from mirrors.domain.settings.sync import SCHEMAS, SCHEMAS_INTERVAL
 from mirrors.domain.settings.table import KEYS
+from mirrors.models.access.grants import Owned
 from mirrors.models.flows import Flow
-from mirrors.models.grants import Owned
 
 
 class SchemaSync(Owned):

@@ -7,9 +7,9 @@ from django.db.models import Q
 
 from mirrors.domain.states.sync import PLAN, PlanState, SyncRunState, state_of_run
 from mirrors.domain.sync.tasks import TAKEOVER_CHECK
+from mirrors.models.access.grants import Owned
 from mirrors.models.base import StateField
 from mirrors.models.flows import Flow
-from mirrors.models.grants import Owned
 
 
 class DutyRun(Owned):

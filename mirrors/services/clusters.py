@@ -25,9 +25,9 @@ from mirrors.kafka.security import cleartext_logins, egress
 from mirrors.kafka.security.oauth import ENDPOINT as OAUTH_ENDPOINT
 from mirrors.kafka.security.secrets import check_reference
 from mirrors.models import Cluster, ClusterTest, Flow
+from mirrors.models.access.grants import demand_here
 from mirrors.models.audit.transitions import note
 from mirrors.models.clusters import TestState
-from mirrors.models.grants import demand_here
 from mirrors.services import run_lifecycle
 from mirrors.services.clock import milliseconds
 from mirrors.services.errors import Conflict, TooMany

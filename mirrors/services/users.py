@@ -30,8 +30,8 @@ from knox.models import AuthToken
 from mirrors.domain.audit.actors import name_refusal
 from mirrors.domain.errors import InvalidSettings
 from mirrors.models import ExtraRole, Role, Scope, TokenFacts
+from mirrors.models.access.roles import forget_roles
 from mirrors.models.audit.chain import origin
-from mirrors.models.roles import forget_roles
 from mirrors.services.audit.accounts import note_person
 from mirrors.services.errors import Conflict
 

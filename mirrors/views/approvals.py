@@ -10,8 +10,8 @@ from django.views.decorators.http import require_POST, require_safe
 from mirrors.domain.access.rights import Right
 from mirrors.lists.approvals import WAITING_RUNS, WAIVERS
 from mirrors.models import FailoverRun, Flow, RuleWaiver, needs
+from mirrors.models.access.grants import demand_here, seen
 from mirrors.models.failover import FailoverState, WaitsFor
-from mirrors.models.grants import demand_here, seen
 from mirrors.services.access import approvals
 from mirrors.views.page import attempt, render_page
 from mirrors.views.tables import file_of

@@ -24,9 +24,9 @@ from mirrors.lists.clusters import CLUSTERS, CONNECTION_TEST
 from mirrors.lists.groups import CLUSTER_GROUPS
 from mirrors.models import Cluster, ClusterTest, Flow, Transition, needs
 from mirrors.models.clusters import SecurityProtocol
+from mirrors.models.drills.readiness import with_proof
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.groups.offsets import flows_by_group, groups_named, groups_of
-from mirrors.models.readiness import with_proof
 from mirrors.services import clusters as services
 from mirrors.views.drills.readiness import first_flows
 from mirrors.views.edit_impact import Impact, changes_between

@@ -16,7 +16,7 @@ from mirrors.domain.account.sentences import unknown_part
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.formatting import BEHIND_AFTER_MS, OLD_AFTER
 from mirrors.models import Cluster
-from mirrors.models.grants import showing
+from mirrors.models.access.grants import showing
 
 
 def render_page(

@@ -21,8 +21,8 @@ from mirrors.lists.audit import RECENT_TRANSITIONS
 from mirrors.lists.flows import LOG
 from mirrors.lists.runners import RUNNERS
 from mirrors.models import Host, Runner, Transition, needs
+from mirrors.models.drills.readiness import with_proof
 from mirrors.models.flow_queries import flows_with_lag
-from mirrors.models.readiness import with_proof
 from mirrors.services.runners import hosts
 from mirrors.services.runners import settings as services
 from mirrors.views.drills.readiness import first_flows

@@ -20,7 +20,7 @@ from mirrors.api.base import (
 )
 from mirrors.domain.access.rights import Right
 from mirrors.models import Cluster
-from mirrors.models.grants import demand_here
+from mirrors.models.access.grants import demand_here
 from monitoring.alerts import actions, links
 from monitoring.lists import ALERTS, SILENCES
 from monitoring.models import Alert, AlertRule, Silence

@@ -11,8 +11,8 @@ from django.utils import timezone
 from mirrors.domain.access.grants import INSTALLATION, Reach, Subject
 from mirrors.domain.access.rights import Right
 from mirrors.models import Cluster, Flow
+from mirrors.models.access.grants import Owned
 from mirrors.models.base import StateField
-from mirrors.models.grants import Owned
 from monitoring.domain.alerts.rules import KINDS, Condition
 from monitoring.domain.alerts.states import ALERT, AlertState
 from monitoring.models.channels import Channel

@@ -8,8 +8,8 @@ from datetime import datetime
 from django.db import models
 from django.utils import timezone
 
+from mirrors.models.access.grants import Owned
 from mirrors.models.base import StateField
-from mirrors.models.grants import Owned
 from monitoring.domain.alerts.states import DELIVERY, DeliveryState
 
 

@@ -8,8 +8,8 @@ from django.db.models import Exists, OuterRef, Q
 from mirrors.domain.access.grants import Reach
 from mirrors.domain.access.rights import Right
 from mirrors.models import Cluster, Flow
+from mirrors.models.access.grants import Owned
 from mirrors.models.base import Reading
-from mirrors.models.grants import Owned
 
 
 class TransferPrice(Owned):

@@ -6,7 +6,7 @@ from django.db import models
 from django.utils import timezone
 
 from mirrors.models import Cluster, Flow
-from mirrors.models.grants import Owned
+from mirrors.models.access.grants import Owned
 
 
 class ClusterSweep(Owned):

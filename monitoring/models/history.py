@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 from mirrors.models import Flow
-from mirrors.models.grants import Owned
+from mirrors.models.access.grants import Owned
 from monitoring.domain.history import RESOLUTIONS
 
 

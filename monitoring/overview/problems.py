@@ -12,7 +12,7 @@ from django.db.models import Max, Q, QuerySet
 
 from mirrors.domain.drills.proof import LastDrills, proven_state
 from mirrors.models import DrillRun, Transition
-from mirrors.models.drills import ENDED_WELL
+from mirrors.models.drills.runs import ENDED_WELL
 from monitoring.alerts import links
 from monitoring.alerts.evaluation import is_silenced
 from monitoring.domain.overview.data_loss import FlowSummary

@@ -10,7 +10,7 @@ from typing import Any
 
 from mirrors.domain.formatting import BEHIND_AFTER_MS, duration
 from mirrors.models import Transition
-from mirrors.models.readiness import readiness_of
+from mirrors.models.drills.readiness import readiness_of
 from monitoring.domain.history import FINE, MINUTE
 from monitoring.domain.line_chart import WIDTH, Line, LineChart, line_chart, sparkline
 from monitoring.domain.overview.data_loss import NOT_RUNNING

@@ -15,9 +15,9 @@ from django.db.models import Count, Sum
 from mirrors.domain.formatting import OLD_AFTER
 from mirrors.domain.states.flows import DESIRED, OBSERVED
 from mirrors.models import Cluster, FlowTopic, Job, Runner, Sighting
+from mirrors.models.access.grants import Shard, only_shard
+from mirrors.models.drills.readiness import readiness_of, with_readiness
 from mirrors.models.flow_queries import flows_with_lag
-from mirrors.models.grants import Shard, only_shard
-from mirrors.models.readiness import readiness_of, with_readiness
 from mirrors.services.clock import milliseconds
 from mirrors.services.comparison.conflicts import newest_reports
 from mirrors.services.comparison.verified import oldest_by_topic

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods
 from mirrors.domain.access.rights import Right
 from mirrors.forms.base import SettingsForm
 from mirrors.models import needs
-from mirrors.models.grants import demand_here
+from mirrors.models.access.grants import demand_here
 from mirrors.views.page import render_page
 from monitoring.alerts import actions
 from monitoring.forms import ChannelForm, RuleForm, SilenceForm

@@ -19,7 +19,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from mirrors.domain.access.rights import Right
 from mirrors.models import Flow, needs
-from mirrors.models.grants import seen
+from mirrors.models.access.grants import seen
 from mirrors.views.flows.tabs import places
 from mirrors.views.page import curl, filter_of, render_page
 from mirrors.views.tables import export, file_of, table_of

@@ -15,8 +15,8 @@ from mirrors.domain.access.rights import Right
 from mirrors.lists.audit import RECENT_TRANSITIONS
 from mirrors.models import Cluster, Runner, Sighting, needs
 from mirrors.models.account import totals_by_flow
+from mirrors.models.drills.readiness import with_readiness
 from mirrors.models.flow_queries import flows_with_lag, labelled_flows, worst_groups, worst_topics
-from mirrors.models.readiness import with_readiness
 from mirrors.views.drills.readiness import mark_proof
 from mirrors.views.heartbeats import direction
 from mirrors.views.page import mark_cluster, mark_flow, render_page

@@ -15,7 +15,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from mirrors.domain.access.rights import Right
-from mirrors.models.grants import Shard
+from mirrors.models.access.grants import Shard
 from monitoring.prometheus import metrics
 
 

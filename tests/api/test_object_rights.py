@@ -24,7 +24,7 @@ from mirrors.domain.access.addresses import is_open_to_grants, literal_of, objec
 from mirrors.domain.access.grants import INSTALLATION, Grant, Subject, may, reach
 from mirrors.domain.access.rights import OF_EVERYTHING, ROLES, Right
 from mirrors.models import AccessGrant, Flow, Role, has_right
-from mirrors.models.grants import own_request, permitted
+from mirrors.models.access.grants import own_request, permitted
 from mirrors.services.access.gate import check
 from mirrors.services.users import ensure_person
 from tests.api.test_access import VALUES

@@ -17,7 +17,8 @@ from mirrors.domain.groups.commands import describe_group
 from mirrors.domain.groups.resume import GroupPartition, source_lag_of
 from mirrors.kafka.admin.groups import GroupListing, GroupListings
 from mirrors.lists.groups import CONSUMER_GROUPS
-from mirrors.models import Flow, GroupOffset, readiness
+from mirrors.models import Flow, GroupOffset
+from mirrors.models.drills import readiness
 from mirrors.models.groups.summaries import WORST_FIRST, finish_summaries, group_summaries
 from mirrors.services.groups.store import store_listing, store_offset_updates
 from tests.pages import world

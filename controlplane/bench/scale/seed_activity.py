@@ -27,7 +27,7 @@ from mirrors.models import (
     Job,
     Transition,
 )
-from mirrors.models.drills import DrillState
+from mirrors.models.drills.runs import DrillState
 from monitoring.models import (
     Alert,
     AlertRule,

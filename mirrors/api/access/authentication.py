@@ -13,7 +13,7 @@ from rest_framework.request import Request
 
 from mirrors.domain.access.rights import Right
 from mirrors.models import TokenFacts
-from mirrors.models.roles import limit_to
+from mirrors.models.access.roles import limit_to
 from mirrors.services import users
 from mirrors.services.access.gate import check
 

@@ -14,7 +14,7 @@ from mirrors.api.base import FlowField, StrictModelSerializer, StrictSerializer,
 from mirrors.domain.access.rights import Right
 from mirrors.lists.people import GRANTS
 from mirrors.models import AccessGrant, Cluster
-from mirrors.models.grants import ROLE_CHOICES, SCOPE_CHOICES
+from mirrors.models.access.grants import ROLE_CHOICES, SCOPE_CHOICES
 from mirrors.services.access import grants
 
 

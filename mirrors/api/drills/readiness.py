@@ -16,8 +16,8 @@ from mirrors.api.base import StrictSerializer, person
 from mirrors.domain.access.rights import Right
 from mirrors.domain.drills.objectives import Objectives
 from mirrors.models import Flow, FlowObjectives
+from mirrors.models.drills.readiness import proof_of, readiness_of, with_readiness
 from mirrors.models.flow_queries import flows_with_lag
-from mirrors.models.readiness import proof_of, readiness_of, with_readiness
 from mirrors.services.drills.objectives import objectives_of, set_objectives
 
 _OBJECTIVES = ("rpo_seconds", "rpo_records", "rto_seconds")

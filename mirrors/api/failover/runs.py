@@ -28,8 +28,8 @@ from mirrors.domain.failover.runbook.steps import KINDS
 from mirrors.domain.failover.scope import scope_of
 from mirrors.lists.failover import FAILOVERS
 from mirrors.models import FailoverRun
+from mirrors.models.access.grants import demand_here
 from mirrors.models.failover import FailoverKind
-from mirrors.models.grants import demand_here
 from mirrors.services.failback import switchover
 from mirrors.services.failback.application import create_reverse_flow, failback_of
 from mirrors.services.failover import lifecycle

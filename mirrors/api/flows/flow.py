@@ -34,12 +34,12 @@ from mirrors.domain.permissions.formats import FORMATS
 from mirrors.domain.states.flows import DESIRED
 from mirrors.lists.flows import FLOWS
 from mirrors.models import Cluster, Flow, Runner
+from mirrors.models.access.grants import demand_here
 from mirrors.models.account import StoppedPartitions, stopped_of, with_dead_letters, with_repeats
 from mirrors.models.clusters import pair_subject
+from mirrors.models.drills.readiness import proof_of, with_proof
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.flows import DesiredState, rules_of, speed_sentences
-from mirrors.models.grants import demand_here
-from mirrors.models.readiness import proof_of, with_proof
 from mirrors.services import explanation as explain
 from mirrors.services.access import grants
 from mirrors.services.clock import moment

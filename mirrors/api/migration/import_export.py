@@ -16,7 +16,7 @@ from mirrors.api.base import FlowField, StrictSerializer, person
 from mirrors.domain.access.rights import Right
 from mirrors.domain.migration.imports.plan import KINDS, ImportPlan
 from mirrors.models import Cluster
-from mirrors.models.grants import showing
+from mirrors.models.access.grants import showing
 from mirrors.services.migration import import_export
 
 

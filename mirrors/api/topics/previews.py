@@ -13,9 +13,9 @@ from rest_framework.response import Response
 from mirrors.api.base import PropertiesField, StrictSerializer, VisibleField, body_of, person
 from mirrors.domain.access.rights import Right
 from mirrors.models import Cluster, TopicPreview
+from mirrors.models.access.grants import demand_here
 from mirrors.models.base import READING_STATES
 from mirrors.models.clusters import pair_subject
-from mirrors.models.grants import demand_here
 from mirrors.services.topics import readings
 
 

@@ -12,11 +12,11 @@ from django.utils import timezone
 from mirrors.domain.access.grants import INSTALLATION, Reach, Subject
 from mirrors.domain.access.rights import Right
 from mirrors.domain.audit.actors import ACCOUNTS, ActorKind
+from mirrors.models.access.grants import Owned, has_right
 from mirrors.models.audit.chain import kind_and_token, origin
 from mirrors.models.base import check_transition
 from mirrors.models.failover import FailoverRun
 from mirrors.models.flows import Flow, Job
-from mirrors.models.grants import Owned, has_right
 
 # Kinds of subjects whose entries a person may read who has a grant on the row.
 _OF_ROWS = (

@@ -8,9 +8,9 @@ from typing import Any
 from django.db import connection, models
 from django.db.models import Count, Max, Min, Q, QuerySet
 
+from mirrors.models.access.grants import Owned, sees_everything
 from mirrors.models.clusters import Cluster
 from mirrors.models.flows import Flow
-from mirrors.models.grants import Owned, sees_everything
 from mirrors.models.offsets import PartitionMap
 
 # Kafka does not limit the length of a group's name; the database's index does.

@@ -12,7 +12,7 @@ from django.http import Http404
 from mirrors.domain.access.addresses import is_open_to_grants, object_of
 from mirrors.domain.access.grants import INSTALLATION, Subject
 from mirrors.domain.access.rights import Right
-from mirrors.models.grants import Access, Owned, access_of, demand, limit_request, visible
+from mirrors.models.access.grants import Access, Owned, access_of, demand, limit_request, visible
 
 HIDDEN = "There is no such object, or you may not view it."
 

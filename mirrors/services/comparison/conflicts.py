@@ -38,7 +38,7 @@ from mirrors.domain.formatting import without_nul
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin
 from mirrors.models import ConflictKey, ConflictReport, Flow, FlowPartition, FlowTopic, Runner
-from mirrors.models.grants import Owned, demand_here, has_right
+from mirrors.models.access.grants import Owned, demand_here, has_right
 from mirrors.models.runners import RunnerState
 from mirrors.services.clock import milliseconds
 from mirrors.services.errors import Conflict

@@ -18,7 +18,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.runbook.plan_drift import remaining_blockers
 from mirrors.domain.failover.verification_level import VerificationSummary, verify
 from mirrors.models import DrillRun, FailoverRun, Flow
-from mirrors.models.drills import DrillState
+from mirrors.models.drills.runs import DrillState
 from mirrors.models.failover import FailoverState
 from mirrors.models.flow_queries import figures_as_of, flows_with_lag
 from mirrors.services import run_lifecycle

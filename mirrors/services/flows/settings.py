@@ -21,9 +21,9 @@ from mirrors.domain.transforms.rules import TRANSFORMS
 from mirrors.domain.transforms.sql import secret_references
 from mirrors.kafka.security.secrets import check_reference
 from mirrors.models import Cluster, Flow, Job, Runner
+from mirrors.models.access.grants import FlowLabel
 from mirrors.models.audit.transitions import note, record
 from mirrors.models.flows import DesiredState, record_edit
-from mirrors.models.grants import FlowLabel
 from mirrors.services.access.approvals import check_not_loosened, has_own_rule
 from mirrors.services.errors import Conflict
 from mirrors.services.flows.renames import check_renamed_topics

@@ -36,9 +36,9 @@ from mirrors.domain.runners.host_leases import (
     Move,
 )
 from mirrors.models import Flow, Host, Job, Runner, claim
+from mirrors.models.access.grants import sees_everything
 from mirrors.models.audit.transitions import note
 from mirrors.models.flows import DesiredState, JobState
-from mirrors.models.grants import sees_everything
 from mirrors.models.runners import RunnerState
 from mirrors.services.errors import Conflict
 from mirrors.services.runners.preparations import Preparations

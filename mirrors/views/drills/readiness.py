@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from mirrors.domain.drills.readiness import Fix, Term
 from mirrors.models import Drill, DrillRun, Flow
+from mirrors.models.drills.readiness import proof_of, readiness_of, with_proof, with_readiness
 from mirrors.models.flow_queries import flows_with_lag
-from mirrors.models.readiness import proof_of, readiness_of, with_proof, with_readiness
 from mirrors.services.drills.objectives import objectives_of
 from mirrors.views.page import mark_flow
 

@@ -30,8 +30,8 @@ from mirrors.models import (
     OrphanStretch,
     needs,
 )
+from mirrors.models.access.grants import demand_here
 from mirrors.models.failback import FailbackState, OrphanState
-from mirrors.models.grants import demand_here
 from mirrors.services.failback import lifecycle, orphans, switchover
 from mirrors.services.failover.runbook.steps.fence import remaining_fences
 from mirrors.views.page import attempt, curl, render_page

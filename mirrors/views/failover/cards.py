@@ -13,9 +13,9 @@ from mirrors.domain.account.sentences import owed_as_of
 from mirrors.domain.failover.preconditions import EffectiveFence, effective_fence
 from mirrors.domain.settings import failover as keys
 from mirrors.models import FailoverRun, Flow
+from mirrors.models.drills.readiness import readiness_of, with_readiness
 from mirrors.models.failover import FailoverKind
 from mirrors.models.flow_queries import flows_with_lag
-from mirrors.models.readiness import readiness_of, with_readiness
 from mirrors.services.clock import milliseconds
 from mirrors.views.drills.readiness import mark_proof
 from mirrors.views.page import mark_flow

@@ -20,8 +20,8 @@ from mirrors.domain.account.sentences import owed
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.formatting import arrow, count, duration
 from mirrors.models import Flow, has_right, needs
+from mirrors.models.access.grants import demand_here
 from mirrors.models.flow_queries import flows_with_lag
-from mirrors.models.grants import demand_here
 from mirrors.services.flows import commands, settings
 from mirrors.views.page import mark_flow, render_page
 

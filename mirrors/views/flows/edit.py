@@ -20,9 +20,9 @@ from mirrors.domain.transforms.rules import TRANSFORMS
 from mirrors.forms.flows import FlowForm
 from mirrors.lists.topics import TOPIC_PREVIEW
 from mirrors.models import Cluster, Flow, TopicPreview, needs
+from mirrors.models.access.grants import demand_here
 from mirrors.models.clusters import pair_subject
 from mirrors.models.flows import DesiredState
-from mirrors.models.grants import demand_here
 from mirrors.services.access import grants
 from mirrors.services.flows import settings
 from mirrors.services.topics import readings

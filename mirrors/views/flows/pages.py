@@ -18,9 +18,9 @@ from mirrors.domain.states.flows import OBSERVED
 from mirrors.lists.flows import EXPLANATION, FLOWS, TOPICS
 from mirrors.models import Flow, needs
 from mirrors.models.account import with_dead_letters, with_repeats, with_stopped
+from mirrors.models.drills.readiness import readiness_of, with_proof, with_readiness
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.models.flows import speed_sentences
-from mirrors.models.readiness import readiness_of, with_proof, with_readiness
 from mirrors.services.clock import moment
 from mirrors.services.explanation import explain_group_of, explain_topic_of
 from mirrors.services.flows.schedules import run_state

@@ -26,7 +26,7 @@ from mirrors.domain.drills.certificates.signature import (
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.runbook.plan_drift import remaining_blockers
 from mirrors.models import Certificate, DrillRun, FailoverRun
-from mirrors.models.drills import DrillState
+from mirrors.models.drills.runs import DrillState
 from mirrors.services.clock import moment
 from mirrors.services.comparison.verified import verified_facts
 from mirrors.services.drills.certificates import failover_issuance

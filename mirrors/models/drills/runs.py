@@ -8,10 +8,10 @@ from django.utils import timezone
 
 from mirrors.domain.drills.objectives import Objectives, result_text
 from mirrors.domain.states.runs import DRILL, DrillState
+from mirrors.models.access.grants import Owned
 from mirrors.models.base import RunLifecycle, StateField
 from mirrors.models.failover import FailoverRun, Verification
 from mirrors.models.flows import Flow
-from mirrors.models.grants import Owned
 
 
 class FlowObjectives(Owned):

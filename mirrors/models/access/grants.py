@@ -33,7 +33,7 @@ from mirrors.domain.access.rights import (
     Right,
     rights_everywhere,
 )
-from mirrors.models.roles import Role, remember_group_names, scope_of
+from mirrors.models.access.roles import Role, remember_group_names, scope_of
 
 View = TypeVar("View", bound=Callable[..., Any])
 Person = AbstractBaseUser | AnonymousUser

@@ -1,0 +1,1 @@
+"""Who may do what: roles, grants, and the filter of every list."""

@@ -1,0 +1,1 @@
+"""Drills: objectives, schedules, runs, certificates, and the readiness of a flow."""
