@@ -109,7 +109,13 @@ class SliceSupervisor:
         self.slice_of = {**self.slice_of, **plan.slices}
         for index in range(plan.slice_count):
             if index not in self._slices:
-                self._slices[index] = SliceRun(index, self._control, self._jobs.launch, self._wake)
+                self._slices[index] = SliceRun(
+                    index,
+                    self._control,
+                    self._jobs.launch,
+                    self._wake,
+                    self._jobs.rotation.free_slots,
+                )
                 self._throughput[index] = Throughput()
 
     def collect(self, now: int) -> None:

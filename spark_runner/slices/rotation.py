@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from spark_runner.slices.run import SLOT_S
@@ -44,10 +44,19 @@ class _FlowSlots:
     working: dict[_SliceId, float]
 
 
-class SlotRotation:
-    """Shared by the flows of one runner. Called from their threads."""
+def _none_free() -> int:
+    return 0
 
-    def __init__(self) -> None:
+
+class SlotRotation:
+    """Shared by the flows of one runner. Called from their threads.
+
+    `free_slots`: how many more tasks Spark could run now, 0 if it is not known. A slice that waits
+    although one is free waits for its Python worker, not for a slot, so no other slice ends for it.
+    """
+
+    def __init__(self, free_slots: Callable[[], int] = _none_free) -> None:
+        self.free_slots = free_slots
         self._reported: dict[int, _FlowSlots] = {}
         # Slots that were released and not taken yet: who released it, and when.
         self._released: dict[_SliceId, float] = {}
@@ -106,6 +115,8 @@ class SlotRotation:
             slice_id: at for slice_id, at in self._released.items() if now - at < _RELEASED_S
         }
         wanted = sum(len(state.waiting) for state in recent) - len(self._released)
+        if wanted > 0 and self.free_slots() > 0:
+            return []
         working = sorted(
             (since, slice_id)
             for state in recent

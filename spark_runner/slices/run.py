@@ -34,6 +34,10 @@ NO_SLOT = (
     f"Spark gave the next epoch no slot within {SLOT_S:.0f} s, so the present epoch ends first: "
     "its partitions pause for a moment. More slots than slices avoid that."
 )
+STARTING = (
+    "The Python worker of slice {} has not connected to the runner after {:.0f} s, although Spark "
+    "has a free slot. Is the host of the executor overloaded, or can it not reach the driver?"
+)
 WAITING_FOR_SLOT = (
     "Slice {} waits for a Spark slot: Spark has fewer slots than there are slices. Stop a flow, "
     "lower tasks.max, or give Spark more executors."
@@ -55,9 +59,15 @@ class SliceRun:
     """The epochs of one slice in sequence. Used by the flow's thread only."""
 
     def __init__(
-        self, index: int, control: ControlServer, launch: Launcher, wake: Callable[[], None]
+        self,
+        index: int,
+        control: ControlServer,
+        launch: Launcher,
+        wake: Callable[[], None],
+        free_slots: Callable[[], int],
     ) -> None:
         self.index = index
+        self._free_slots = free_slots
         self._control = control
         self._launch = launch
         self._wake = wake
@@ -102,9 +112,10 @@ class SliceRun:
         """Why this slice copies nothing; empty if it copies."""
         if self.is_waiting_to_retry:
             return self.reason
-        return (
-            WAITING_FOR_SLOT.format(self.index) if self.waiting_s(now) > WAITING_FOR_SLOT_S else ""
-        )
+        if (waiting_s := self.waiting_s(now)) <= WAITING_FOR_SLOT_S:
+            return ""
+        text = STARTING if self._free_slots() > 0 else WAITING_FOR_SLOT
+        return text.format(self.index, waiting_s)
 
     def release_slot(self) -> None:
         """End at a commit, so that another slice gets the slot; then wait for a slot again."""
@@ -188,7 +199,9 @@ class SliceRun:
             if successor.is_ready:
                 self.reason = ""
                 current.hand_over(successor)
-        elif now - (self._without_slot_since or now) > SLOT_S and not current.ordered:
+        elif now - (self._without_slot_since or now) <= SLOT_S or current.ordered:
+            return
+        elif self._free_slots() == 0:
             self.reason = NO_SLOT
             log.info("Slice %s, epoch %s: %s", self.index, current.work.epoch, NO_SLOT)
             current.order("handover")

@@ -44,7 +44,7 @@ class SparkJobs:
         self._is_stopped = False
         self._asked_at = 0.0
         self._slots = 0
-        self.rotation = SlotRotation()
+        self.rotation = SlotRotation(self.free_slots)
         # Made when rules are first evaluated.
         self._session: SparkSession | None = None
         self._session_lock = threading.Lock()
@@ -66,6 +66,15 @@ class SparkJobs:
             return int(self._context.defaultParallelism)
         profile = self._java.resourceProfileManager().defaultResourceProfile()
         return int(self._java.maxNumConcurrentTasks(profile))
+
+    def free_slots(self) -> int:
+        """How many more tasks could run now; 0 if Java does not respond."""
+        try:
+            executors = self._java.statusTracker().getExecutorInfos()
+            running = sum(one.numRunningTasks() for one in executors)
+            return max(0, self.count_slots() - int(running))
+        except (Py4JError, OSError):
+            return 0
 
     @property
     def is_alive(self) -> bool:

@@ -69,8 +69,9 @@ class Flow:
     """The flow's thread, reduced to what a slice needs."""
 
     def __init__(self, stage: Stage) -> None:
+        self.free_slots = 0
         self.control = ControlServer("127.0.0.1", "127.0.0.1")
-        self.run = SliceRun(0, self.control, stage.launch, lambda: None)
+        self.run = SliceRun(0, self.control, stage.launch, lambda: None, lambda: self.free_slots)
         self.is_outdated: Callable[[Epoch], bool] = lambda _: False
         self.has_work = True
 

@@ -123,6 +123,25 @@ def test_a_successor_that_finds_no_slot_gets_that_of_its_predecessor(
     assert flow.run.reason == ""
 
 
+def test_nobody_ends_for_a_successor_whose_task_starts_slowly(
+    flow: Flow, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "SLOT_S", 0.1)
+    flow.run._length_s = 60
+    flow.free_slots = 1
+    stage.slots = threading.Semaphore(1)
+    flow.until(lambda: stage.copying == [1])
+    flow.is_outdated = lambda epoch: epoch.work.epoch < 2
+    until = time.monotonic() + 1
+    while time.monotonic() < until:
+        flow.step()
+        time.sleep(0.01)
+    assert stage.copying == [1]
+    assert flow.run.reason == ""
+    stage.slots.release()
+    flow.until(lambda: stage.copying == [2], seconds=5)
+
+
 def test_a_task_that_starts_longer_than_an_epoch_lasts_is_not_started_again(
     flow: Flow, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,6 +212,8 @@ def test_a_slice_that_waits_for_a_slot_says_so(
     stage.slots = threading.Semaphore(0)
     flow.until(lambda: "waits for a Spark slot" in flow.run.problem(time.monotonic()))
     assert not flow.run.epochs()[0].is_unresponsive()
+    flow.free_slots = 1
+    assert "although Spark has a free slot" in flow.run.problem(time.monotonic())
     stage.slots.release()
     flow.until(lambda: stage.copying)
     assert flow.run.problem(time.monotonic()) == ""

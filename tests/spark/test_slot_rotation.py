@@ -145,6 +145,17 @@ def test_every_slice_has_its_turn_and_nobody_ends_in_vain() -> None:
     assert max(began.values()) - min(began.values()) <= 3
 
 
+def test_nobody_gives_way_to_a_slice_that_starts_while_a_slot_is_free() -> None:
+    slices = [Slice(0, 0, since=1), Slice(1, 0, since=100, has_slot=False)]
+    free = [1]
+    turns = SlotRotation(lambda: free[0])
+    for now in (104, 105):
+        assert heard(turns, slices, now) == []
+    assert turns.reason(0, 105) == ""
+    free[0] = 0
+    assert heard(turns, slices, 106) == [(0, 0)]
+
+
 def test_only_the_flow_that_gave_says_so() -> None:
     slices = [Slice(0, 0, since=1), Slice(1, 0, since=2)]
     turns = SlotRotation()

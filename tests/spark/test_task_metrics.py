@@ -1,9 +1,12 @@
-"""The figures of a slice with rules are Spark's own metrics of its task: without brokers."""
+"""Figures of Spark's own about slices, without brokers: metrics of tasks, and free slots."""
 
 from __future__ import annotations
 
 import sys
+import threading
+import time
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -11,8 +14,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrors.domain.transforms.rules import TransformRule
+from spark_runner.spark.jobs import SparkJobs
 from spark_runner.sql.columns import FIGURES, FILLER, KIND, RESULT, TEXT, input_schema
 from spark_runner.sql.plan import evaluated, map_in_arrow, open_session
+from tests.spark.lab import wait_for
 
 RULE = TransformRule(topics=".*", where="length(value) > 3")
 
@@ -51,3 +56,24 @@ def test_input_adds_up_and_output_is_the_last_total(session: SparkSession) -> No
     # With the row that starts the task.
     assert (stage.inputRecords(), stage.inputBytes()) == (15, 1_100)
     assert (stage.outputRecords(), stage.outputBytes()) == (11, 530)
+
+
+def test_a_slot_is_free_until_a_task_has_it(session: SparkSession, tmp_path: Path) -> None:
+    jobs = SparkJobs(session.sparkContext, tmp_path)
+    assert jobs.free_slots() == 1
+    go_on = tmp_path / "go on"
+
+    def waiting(texts: Iterable[str]) -> Iterator[str]:
+        until = time.monotonic() + 60
+        while not go_on.exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        yield from texts
+
+    job = threading.Thread(
+        target=jobs.launch_one, args=(waiting, "{}"), kwargs={"group": "slots", "name": "slots"}
+    )
+    job.start()
+    wait_for(lambda: jobs.free_slots() == 0, seconds=60)
+    go_on.touch()
+    job.join(60)
+    wait_for(lambda: jobs.free_slots() == 1, seconds=60)
