@@ -1,7 +1,7 @@
-"""The records of a source range after their rule, as the copy loop writes them.
+"""The records of a source range after their rule, as the copy loop writes them to one topic.
 
-They go through the same evaluation in Spark. A record that the rule drops, or whose expression
-fails, is not written, so it is not compared.
+They go through the same evaluation in Spark. A record that the rule drops or routes to another
+topic, or whose expression fails, is not written there, so it is not compared.
 """
 
 from __future__ import annotations
@@ -46,15 +46,26 @@ class EvaluatedBatch(NamedTuple):
 
 
 class EvaluatedReader:
-    """A reader of the source whose records go through the rule with this index."""
+    """A reader of the source whose records go through the rule with this index.
+
+    With routes, it returns the records that go to `remote_topic`.
+    """
 
     def __init__(
-        self, reader: Reader, evaluator: Evaluator, spec: FlowSpec, rule: int, tp: tuple[str, int]
+        self,
+        reader: Reader,
+        evaluator: Evaluator,
+        spec: FlowSpec,
+        rule: int,
+        tp: tuple[str, int],
+        remote_topic: str,
     ) -> None:
         self._reader, self._evaluator = reader, evaluator
         self._rule, self._tp = rule, tp
         self._source = spec.source.alias
         self._has_origin = spec.settings.transforms[rule].provenance
+        is_route = remote_topic in spec.settings.transforms[rule].routes
+        self._route = remote_topic if is_route else None
         self.reached = reader.reached
 
     def next(self) -> EvaluatedBatch | None:
@@ -93,8 +104,10 @@ class EvaluatedReader:
                 )
             select.select([self._evaluator.fileno()], [], [], left)
         [answer] = answers
+        routes = answer.topics or [None] * len(answer.kept)
         written = [
-            is_kept and number not in answer.failed for number, is_kept in enumerate(answer.kept)
+            is_kept and number not in answer.failed and routes[number] == self._route
+            for number, is_kept in enumerate(answer.kept)
         ]
         found = kept_records(rows, answer._replace(kept=written))
         if self._has_origin:

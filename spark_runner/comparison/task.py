@@ -92,7 +92,9 @@ def run(work: RangeWork, evaluator: Evaluator | None = None) -> ComparedRange:
             one, two = some.source, some.target
             source: Reader = RangeReader(clusters[0], here, one[0], one[-1], committed=is_committed)
             if evaluator is not None and number is not None:
-                source = EvaluatedReader(source, evaluator, work.spec, number - 1, here)
+                source = EvaluatedReader(
+                    source, evaluator, work.spec, number - 1, here, some.remote_topic
+                )
             return source, RangeReader(clusters[1], there, two[0], two[-1], committed=True)
 
         return compare_range(pair, open_readers, Pace(work.bytes_per_second), work.seconds)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrors.domain.failover.read_verification import ReadRecord, ReadVerification, Samples, verify
+from mirrors.domain.failover.read_verification import (
+    ReadRecord,
+    ReadVerification,
+    RuleRange,
+    Samples,
+    verify,
+    verify_with_rule,
+)
 from tests.domain.cases import laws
 
 FIRST = 1_000  # downstream
@@ -82,3 +89,55 @@ def test_what_cannot_be_read_yet_is_no_proof_unless_the_record_before_it_is_ther
         source_after=seen(range(5, 9)), target_after=(), last_consumed=last, target_before=before
     )
     assert verify(known).verdict == "proven"
+
+
+def compared(offsets: int, records: int, *, is_same: bool = True) -> RuleRange:
+    return RuleRange(offsets=offsets, records=records, is_same=is_same)
+
+
+def with_rule(
+    before: RuleRange, after: RuleRange, *, is_end: bool = False, reads: range | None = None
+) -> tuple[str, str]:
+    reads = range(after.records) if reads is None else reads
+    found = verify_with_rule(
+        1, before=before, after=after, is_end=is_end, start=FIRST, seen=seen(reads, FIRST)
+    )
+    return found.verdict, found.reason
+
+
+def test_behind_a_rule_the_next_records_decide_or_else_those_before() -> None:
+    some, none = compared(100, 70), compared(100, 0)
+    differ = compared(100, 70, is_same=False)
+    assert with_rule(differ, compared(400, 2)) == (
+        "proven",
+        "after rule 1, the next 2 records are the same, in the same order",
+    )
+    assert with_rule(some, differ)[0] == "differs"
+    assert with_rule(some, none) == (
+        "proven",
+        "after rule 1, the last 70 records before its offset are the same, and the rule keeps none "
+        "of the next 100",
+    )
+    for before in (none, differ):
+        verdict, reason = with_rule(before, none)
+        assert (verdict, reason[:25]) == ("unproven", "rule 1 keeps no record ne")
+
+
+def test_behind_a_rule_a_reader_that_gets_nothing_is_no_proof() -> None:
+    verdict, reason = with_rule(compared(100, 70), compared(400, 2), reads=range(0))
+    assert (verdict, reason) == (
+        "unproven",
+        f"a reader that begins at offset {FIRST} got no record",
+    )
+
+
+def test_behind_a_rule_a_group_at_the_end_reads_nothing() -> None:
+    some, none = compared(100, 70), compared(0, 0)
+    assert with_rule(some, none, is_end=True)[0] == "proven"
+    assert with_rule(compared(0, 0), none, is_end=True) == (
+        "proven",
+        "after rule 1, no replicated record is left for it to read",
+    )
+    # It reads records again, and nothing near shows that they are those before its offset.
+    assert with_rule(compared(0, 0), none, is_end=True, reads=range(2))[0] == "unproven"
+    assert with_rule(some, none, reads=range(-1, 3))[0] == "differs"

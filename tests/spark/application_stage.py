@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from django.utils import timezone
 
 from mirrors.domain.failover.scope import Scope
 from mirrors.domain.replication_policy import policy_for
-from mirrors.models import FailoverRun, Flow, FlowPartition, FlowTopic, Hook, Job
+from mirrors.models import FailoverRun, Flow, FlowPartition, FlowTopic, Hook, Job, Runner
 from mirrors.services.failover.runbook import commands
 from mirrors.services.failover.runbook.worker import advance
 from mirrors.services.failover.simulation import simulator
@@ -55,6 +56,21 @@ def observed(way: FailbackFlows, flow: Flow, told: Receiver, topics: Sequence[st
         FlowPartition.objects.filter(flow=flow, topic=topic).update(remote_topic=remote)
     if not Job.objects.filter(flow=flow, ended_at=None).exists():
         world.job(flow)
+
+
+def runner_row(way: FailbackFlows, settings: Any) -> Runner:
+    """The row of the runner that copies; its directory is on this host.
+
+    It has reported that it copies with the rules of the flow since the first record.
+    """
+    directory = way.lab.directory
+    settings.RUNNER_ROOT = directory.parent
+    facts = {"master": "local[1]", "slots": 4, "state": "ready", "host": settings.UNDERSTUDY_HOST}
+    runner = Runner.objects.create(name=directory.name, **facts)
+    flows = Flow.objects.filter(pk=way.there.pk)
+    flows.update(runner=runner, rules_known=way.there.generation)
+    way.there.refresh_from_db()
+    return runner
 
 
 def moved(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from mirrors.domain.transforms.rules import TRANSFORMS, TransformRule, format_ru
 from mirrors.models import Failback
 from mirrors.services.failback import lifecycle, preparation
 from tests.monitoring.conftest import Receiver, receiver  # noqa: F401 - a fixture
-from tests.spark.application_stage import moved, observed
+from tests.spark.application_stage import moved, observed, runner_row
 from tests.spark.failback_stage import PARTITIONS, WHO, FailbackFlows
 from tests.spark.lab import Lab, unique
 from tests.spark.reading import messages
@@ -57,6 +58,7 @@ def test_every_group_resumes_in_each_target_topic(
     lab: Lab,
     ways: list[FailbackFlows],
     receiver: Receiver,  # noqa: F811
+    settings: Any,
 ) -> None:
     names = {"eu": unique("orders-eu"), "ap": unique("orders-ap")}
     cases = " ".join(f"when '{place}' then '{name}'" for place, name in names.items())
@@ -69,6 +71,7 @@ def test_every_group_resumes_in_each_target_topic(
     )
     way = FailbackFlows(lab, **{TRANSFORMS: format_rules([rule])})
     ways.append(way)
+    runner_row(way, settings)
     topic = way.topic
     remote = {"us": f"{way.clusters['a'].alias}.{topic}", **names}
     for part in range(PARTITIONS):
@@ -91,6 +94,10 @@ def test_every_group_resumes_in_each_target_topic(
     assert len(rows) == len(OFFSETS) * PARTITIONS * len(remote)
     assert {row["remote_topic"] for row in rows} == set(remote.values())
     assert {row["loss"] for row in rows} == {0}
+    # Each target topic is compared with the records that the rule routes there.
+    assert [row for row in rows if row["verdict"] != "proven"] == []
+    assert all(row["reason"].startswith("after rule 1, ") for row in rows)
+    assert run.simulation.verification == "verified", run.simulation.verification_reason
     wrong = [
         (group, place, part, offsets[part], at)
         for group, offsets in groups.items()

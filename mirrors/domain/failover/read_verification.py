@@ -55,6 +55,19 @@ class ReadVerification:
     last_consumed_at: int | None = None
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RuleRange:
+    """Source offsets whose records were compared after their rule with those of a target topic.
+
+    - `offsets`: how many there are. `records`: the target's records of them.
+    - `is_same`: both sides have the same records in the same order.
+    """
+
+    offsets: int
+    records: int
+    is_same: bool
+
+
 def verify(samples: Samples) -> ReadVerification:
     """Return whether the first record downstream is the first that the group has not consumed."""
     if samples.source_after is None:
@@ -117,6 +130,53 @@ def verify_lower_bound(
         return ReadVerification(verdict="differs", reason=text, in_order=False)
     return ReadVerification(
         verdict="proven", reason=reason, re_reads=re_reads, skipped=0, in_order=True
+    )
+
+
+def verify_with_rule(
+    rule: int,
+    *,
+    before: RuleRange,
+    after: RuleRange,
+    is_end: bool,
+    start: int,
+    seen: Sequence[ReadRecord],
+) -> ReadVerification:
+    """Verify a group in a topic with a rule: the ranges meet at its offset on both sides.
+
+    `is_end`: nothing is replicated behind `after`. `start`: the resume offset, where the reader of
+    `seen` must begin.
+    """
+    if any(row.offset < start for row in seen):
+        text = f"a reader that begins at offset {start} gets earlier records"
+        return ReadVerification(verdict="differs", reason=text, in_order=False)
+    if not after.is_same:
+        text = (
+            f"after rule {rule}, the next records on the target are not those of the source; "
+            "compare the clusters for the first difference"
+        )
+        return ReadVerification(verdict="differs", reason=text, in_order=False)
+    if after.records and not seen:
+        text = f"a reader that begins at offset {start} got no record"
+        return ReadVerification(verdict="unproven", reason=text)
+    if after.records == 1:
+        text = f"after rule {rule}, the next record is the same"
+    elif after.records:
+        text = (
+            f"after rule {rule}, the next {after.records} records are the same, in the same order"
+        )
+    elif is_end and not seen:
+        text = f"after rule {rule}, no replicated record is left for it to read"
+    elif before.records and before.is_same:
+        text = (
+            f"after rule {rule}, the last {plural(before.records, 'record')} before its offset "
+            f"are the same, and the rule keeps none of the next {after.offsets}"
+        )
+    else:
+        text = f"rule {rule} keeps no record near its offset, so nothing was compared"
+        return ReadVerification(verdict="unproven", reason=text)
+    return ReadVerification(
+        verdict="proven", reason=text, skipped=0, in_order=True, compared=after.records
     )
 
 

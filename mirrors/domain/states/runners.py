@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from mirrors.domain.state_machine import State, StateMachine, States
 
 
@@ -49,3 +51,5 @@ class RunnerState(States):
 
 
 RUNNER = StateMachine(RunnerState.declared(), initial=("absent",), is_observed=True)
+# It has a process, which may still start.
+RUNS: Final = frozenset({RunnerState.STARTING, RunnerState.READY, RunnerState.DEGRADED})

@@ -23,12 +23,6 @@ TRANSFORMS: Final = "transforms"
 DEAD_LETTER_TOPIC: Final = "dead.letter.topic"
 _DEAD_LETTERS: Final = "dead-letters."
 
-# A clause, for what compares the records of both sides.
-CHANGED_BY_RULE: Final = (
-    "rule {number} of the flow filters or changes the records of this topic, so those of both "
-    "clusters cannot be compared"
-)
-
 # What happens to a record for which an expression fails: its partition stops before it, or the
 # record is written to the dead-letter topic and the partition continues.
 ErrorAction = Literal["stop", "dead_letter"]

@@ -17,8 +17,8 @@ from mirrors import launcher
 from mirrors.domain.comparison.alignment import Difference
 from mirrors.domain.comparison.digests import CHUNK
 from mirrors.domain.comparison.range_requests import ComparedRange, ComparisonRequest, RangePair
+from mirrors.domain.states.runners import RUNS, RunnerState
 from mirrors.models import Comparison, ComparisonPart, Flow, Runner
-from mirrors.models.runners import RunnerState
 from mirrors.services.comparison.chunks import (
     ComparedChunks,
     ReadBudget,
@@ -28,7 +28,6 @@ from mirrors.services.comparison.chunks import (
 from mirrors.services.process_liveness import is_served
 from mirrors.services.runners.processes import directory_of
 
-_RUNS: Final = (RunnerState.READY, RunnerState.DEGRADED, RunnerState.STARTING)
 # A runner that restarts begins again within this time.
 PATIENCE: Final = timedelta(seconds=90)
 # Source offsets of the first request; later ones are as long as the runner takes this time for.
@@ -42,7 +41,7 @@ _MEGA: Final = 1_000_000
 def runner_refusal(flow: Flow) -> str:
     """Why the flow's runner cannot compare now; empty if it can."""
     runner = flow.runner
-    if runner.state not in _RUNS or not runner.host:
+    if runner.state not in RUNS or not runner.host:
         return _not_running(runner)
     if not is_served(runner.host):
         return (
@@ -110,7 +109,7 @@ class RunnerRanges:
             return self._error
         runner = self._run.flow.runner
         # A runner that died is started again.
-        if runner.state not in (*_RUNS, RunnerState.LOST):
+        if runner.state not in (*RUNS, RunnerState.LOST):
             return _not_running(runner)
         asked = self._run.answered_at
         if asked is not None and timezone.now() - asked > PATIENCE:

@@ -11,16 +11,15 @@ from django.utils import timezone
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.runners.host_leases import hosts_of
+from mirrors.domain.states.runners import RUNS, RunnerState
 from mirrors.models import Runner
 from mirrors.models.audit.transitions import note
 from mirrors.models.flows import ObservedState
-from mirrors.models.runners import RunnerState
 from mirrors.services.errors import Conflict
 from mirrors.services.process_liveness import is_served
 
 # Its process has them from its start.
 _OF_ITS_START = frozenset({"master", "spark_ui", "event_log"})
-_ALIVE = frozenset({RunnerState.STARTING, RunnerState.READY, RunnerState.DEGRADED})
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _HOSTS = re.compile(r"\*|[A-Za-z0-9._-]{1,253}")
 _HOST = re.compile(r"[A-Za-z0-9._-]{0,253}")
@@ -144,7 +143,7 @@ def _changes(
             failover_hosts=failover_hosts or "",
             event_log=event_log or "",
         )
-    if "host" in changed and runner.state in _ALIVE and is_served(runner.host):
+    if "host" in changed and runner.state in RUNS and is_served(runner.host):
         raise Conflict(
             f"The runner {runner.name} is running on {runner.host}. Stop its flows and the "
             "runner there before you move it."
@@ -170,7 +169,7 @@ def delete_runner(*, runner: Runner, who: str) -> bool:
             raise Conflict(
                 f"A job still runs on the runner {locked.name}. Wait until it has ended."
             )
-        if locked.state in {*_ALIVE, RunnerState.STOPPING} and is_served(locked.host):
+        if locked.state in {*RUNS, RunnerState.STOPPING} and is_served(locked.host):
             locked.retired_at, locked.retired_by = timezone.now(), who[:150]
             locked.save(update_fields=["retired_at", "retired_by"])
             return False

@@ -42,6 +42,7 @@ from mirrors.services.failover.plan_inputs import (
     read_plan_inputs,
 )
 from mirrors.services.failover.simulation.bidirectional_partitions import BidirectionalPartitions
+from mirrors.services.failover.simulation.rule_comparison import RuleComparison
 from mirrors.services.failover.simulation.temporary_groups import Readings, read_groups
 from mirrors.services.failover.simulation.verification import compare
 from mirrors.services.run_lifecycle import Stopped, unexpected_error_text
@@ -262,6 +263,7 @@ class _Simulation:
             plan=plan,
             readings=readings,
             mixed=BidirectionalPartitions(flow, plan.places, readings),
+            ruled=RuleComparison(self.run, until=self._until, tick=self._tick),
             tick=self._tick,
         )
         totals = sum_up(rows, losses)

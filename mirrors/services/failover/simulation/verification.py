@@ -25,7 +25,7 @@ from mirrors.domain.failover.simulation_result import (
     group_partition_result,
 )
 from mirrors.domain.specs import ClusterSpec
-from mirrors.domain.transforms.rules import CHANGED_BY_RULE, drops_records, rule_number
+from mirrors.domain.transforms.rules import drops_records, rule_number
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.reading.group_consumer import GroupReading
 from mirrors.services.failover.plan_inputs import PlanInputs
@@ -46,6 +46,7 @@ from mirrors.services.failover.simulation.records import (
     read,
     read_source,
 )
+from mirrors.services.failover.simulation.rule_comparison import RuleComparison
 from mirrors.services.failover.simulation.temporary_groups import AFTER, Readings
 from mirrors.services.failover.source_partitions import CLIENT_ID
 
@@ -64,6 +65,7 @@ def compare(
     plan: FailoverPlan,
     readings: Readings,
     mixed: BidirectionalPartitions,
+    ruled: RuleComparison,
     tick: Tick,
 ) -> tuple[list[GroupPartitionResult], list[RangeLoss]]:
     """A result for each group-partition, and the loss of each selected partition."""
@@ -81,6 +83,9 @@ def compare(
         committed=inputs.committed,
         deadline_s=COUNT_DEADLINE_S,
     )
+    told = [row for row in plan.places if (row.topic, row.partition) not in inputs.undescribed]
+    if not inputs.silence:
+        ruled.read([row for row in told if not mixed.has(row)], inputs, bounds)
     rate = _rate(target, plan.places, inputs.read_to, tick)
     losses = {
         (row.topic, row.partition): _with_rules(
@@ -91,7 +96,7 @@ def compare(
     sides = SampledRecords(
         inputs=inputs, bounds=bounds, theirs=theirs, further=further, ours=ours, lost=lost
     )
-    rows = [_result(row, sides, losses, readings, mixed, rate) for row in plan.places]
+    rows = [_result(row, sides, losses, readings, (mixed, ruled), rate) for row in plan.places]
     return rows, list(losses.values())
 
 
@@ -131,12 +136,12 @@ def _result(
     sides: SampledRecords,
     losses: Mapping[TopicPartition, RangeLoss],
     readings: Readings,
-    mixed: BidirectionalPartitions,
+    kinds: tuple[BidirectionalPartitions, RuleComparison],
     rate: float | None,
 ) -> GroupPartitionResult:
     key, tp = row.key, (row.topic, row.partition)
     loss = losses.get(tp, RangeLoss(records=None, unread=None, how="unknown"))
-    if tp not in losses and mixed.has(row):
+    if tp not in losses and kinds[0].has(row):
         # Records that came from the target are there; they are not replicated.
         loss = RangeLoss(records=0, unread=0, how="counted")
     loss = dataclasses.replace(loss, unread=_unread(row, loss, sides))
@@ -145,7 +150,7 @@ def _result(
         reading = GroupReadResult(trouble=readings.failed[key].message)
     elif key in readings.done:
         reading = _reading(readings.done[key])
-        proof = _proof(row, sides, readings.done[key], mixed)
+        proof = _proof(row, sides, readings.done[key], *kinds)
     return group_partition_result(row, loss=loss, reading=reading, proof=proof, rate=rate)
 
 
@@ -165,6 +170,7 @@ def _proof(
     sides: SampledRecords,
     reading: GroupReading,
     mixed: BidirectionalPartitions,
+    ruled: RuleComparison,
 ) -> ReadVerification:
     tp, theirs = (row.topic, row.partition), sides.theirs
     if row.outcome == "expired":
@@ -174,8 +180,11 @@ def _proof(
         return verify_lower_bound(start, reading.seen, row.re_reads, row.reason)
     if sides.inputs.silence:
         return verify(Samples(source_after=None, target_after=reading.seen))
-    if (number := rule_number(row.topic, sides.inputs.rules)) is not None:
-        return ReadVerification(verdict="unproven", reason=CHANGED_BY_RULE.format(number=number))
+    if (
+        rule_number(row.topic, sides.inputs.rules) is not None
+        and tp not in sides.inputs.undescribed
+    ):
+        return ruled.prove(row, reading.seen)
     if tp in sides.inputs.undescribed:
         return ReadVerification(verdict="unproven", reason=sides.inputs.undescribed[tp])
     for rows in (theirs, sides.further):
