@@ -12,6 +12,7 @@ from django.conf import settings
 from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse
 
+from controlplane.web.outgoing import Outgoing
 from mirrors.models.audit.chain import Origin, origin
 from mirrors.services.audit.accounts import note_refused, note_request
 
@@ -89,6 +90,7 @@ class OriginMiddleware:
         token = origin.set(source)
         try:
             response = self.get_response(request)
+            _note_person(request)
             if response.status_code in {401, 403}:
                 _record_refusal(request, response.status_code)
             elif not source.written and _has_changed(request, response.status_code):
@@ -104,6 +106,13 @@ def _actor(request: HttpRequest) -> tuple[str, str]:
         return "", ""
     # Django REST framework sets `auth` to the token.
     return user.get_username(), str(getattr(getattr(request, "auth", None), "token_key", ""))
+
+
+def _note_person(request: HttpRequest) -> None:
+    """For the server, whose limits count people: who is signed in."""
+    connection = request.META.get("gunicorn.socket")
+    if isinstance(connection, Outgoing) and _actor(request)[0]:
+        connection.person = f"person {request.user.pk}"
 
 
 def _has_changed(request: HttpRequest, status: int) -> bool:

@@ -10,10 +10,11 @@ client did not read at once:
   length is refused (411), as are bytes behind a request (400): both would be read by a thread.
 - While MOST_WAITING connections wait, the oldest incomplete one is closed for a new one. While
   incomplete requests have MOST_BUFFERED bytes, the largest one is.
-- A response is given up after SEND_S and the time that it takes at SLOWEST. One with more than
-  MOST_UNSENT unread bytes waits in its thread, at most SEND_S for the next part.
-- While MOST_ANSWERED connections have unread responses, or these have MOST_UNSENT_TOGETHER bytes,
-  the oldest one is closed.
+- A response is given up after SEND_S and the time that it takes at SLOWEST. What a client does not
+  read at once is kept in memory and in files (`outgoing`), so that no thread waits for it.
+- While MOST_ANSWERED connections have unread responses, or these have MOST_UNSENT_TOGETHER bytes
+  in memory, the oldest one of the person or address with the most is closed.
+- Requests of one person take half of the threads at most (`admission`).
 - `GET /healthz` is answered by the event loop: it needs no free thread.
 
 The command line names the class: `--worker-class controlplane.web.worker.BufferingWorker`.
@@ -28,12 +29,16 @@ import re
 import selectors
 import socket
 import time
+from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from gunicorn.workers.gthread import TConn, ThreadWorker  # type: ignore[import-untyped]
 
 from controlplane.environment import largest_body
+from controlplane.web.admission import Admission, Sender
+from controlplane.web.outgoing import AT_ONCE, Outgoing, Spool
 
 HEADER_S = 10.0
 BODY_S = 30.0
@@ -42,8 +47,7 @@ MOST_HEADERS = 32 * 1024
 MOST_WAITING = 500
 # Of all connections of a worker together, received and not yet handed to a thread.
 MOST_BUFFERED = 64 * 1024 * 1024
-# Bytes of one response, for which a thread does not wait; and of all those of a worker.
-MOST_UNSENT = 8 * 1024 * 1024
+# Bytes in memory of all responses of a worker.
 MOST_UNSENT_TOGETHER = 64 * 1024 * 1024
 # Bytes per second of a client.
 SLOWEST = 32 * 1024
@@ -51,7 +55,6 @@ SLOWEST = 32 * 1024
 MOST_ANSWERED = 200
 # How long a client may take to close its side, so that the kernel does not reset the connection.
 CLOSE_S = 2.0
-_AT_ONCE = 64 * 1024
 _END = b"\r\n\r\n"
 _LENGTH = re.compile(rb"(?im)^content-length:[ \t]*([0-9]{1,18})[ \t]*\r?$")
 _CHUNKED = re.compile(rb"(?im)^transfer-encoding:")
@@ -108,53 +111,19 @@ class Incoming:
         return self.is_complete and _HEALTH.match(self.received) is not None
 
 
-class Outgoing:
-    """The socket as the thread of a request sees it: what it sends never waits for the client.
+class Connection(TConn):
+    """A connection of a client, with its present request and the response to it."""
 
-    `unsent`: what the client did not read yet, at most MOST_UNSENT and one part.
-    """
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.request = b""
+        self.sender = Sender()
+        self.outgoing: Outgoing | None = None
 
-    def __init__(self, connected: socket.socket) -> None:
-        self._socket = connected
-        self.unsent = bytearray()
-        connected.setblocking(False)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._socket, name)
-
-    def sendall(self, data: bytes) -> None:
-        self.unsent += data
-        self.flush()
-        if len(self.unsent) > MOST_UNSENT:
-            self._wait()
-
-    def sendfile(self, file: Any, offset: int = 0, count: int | None = None) -> int:
-        file.seek(offset)
-        sent = 0
-        while data := file.read(_AT_ONCE if count is None else min(_AT_ONCE, count - sent)):
-            self.sendall(data)
-            sent += len(data)
-        return sent
-
-    def flush(self) -> None:
-        """Send what the client accepts now. Raises OSError if it is gone."""
-        while self.unsent:
-            try:
-                sent = self._socket.send(self.unsent[:_AT_ONCE])
-            except (BlockingIOError, InterruptedError):
-                return
-            del self.unsent[:sent]
-
-    def _wait(self) -> None:
-        """Wait until a good part was read. Raises TimeoutError after SEND_S."""
-        ends, enough = time.monotonic() + SEND_S, len(self.unsent) - 16 * _AT_ONCE
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._socket, selectors.EVENT_WRITE)
-            while len(self.unsent) > enough:
-                if not selector.select(ends - time.monotonic()) or time.monotonic() > ends:
-                    self.unsent.clear()
-                    raise TimeoutError
-                self.flush()
+    @property
+    def address(self) -> str:
+        """The client or its proxy; empty for a Unix socket."""
+        return str(self.client[0]) if isinstance(self.client, tuple) else ""
 
 
 class BufferingWorker(ThreadWorker):
@@ -168,6 +137,8 @@ class BufferingWorker(ThreadWorker):
         self._incoming: dict[Any, Incoming] = {}
         self._buffered = 0
         self._largest = largest_body()
+        self._spool = Spool()
+        self._admission = Admission(self.cfg.threads)
 
     # -- the event loop
 
@@ -182,7 +153,7 @@ class BufferingWorker(ThreadWorker):
                 raise
             return
         self.nr_conns += 1
-        self._receive_request(TConn(self.cfg, connected, address, listener.getsockname()))
+        self._receive_request(Connection(self.cfg, connected, address, listener.getsockname()))
 
     def on_client_socket_readable(self, conn: Any, client: Any) -> None:
         """A kept-alive connection sends its next request."""
@@ -201,8 +172,9 @@ class BufferingWorker(ThreadWorker):
             if now > incoming.deadline or not self.alive:
                 self._drop(conn)
         for waiting in (self._answered, self._closing):
-            for conn in [conn for conn, deadline in waiting.items() if now > deadline]:
-                self._abandon(conn, waiting)
+            for conn, deadline in list(waiting.items()):
+                if now > deadline or (conn.outgoing and conn.outgoing.is_closed):
+                    self._abandon(conn, waiting)
 
     def _receive_request(self, conn: Any) -> None:
         while len(self._incoming) >= MOST_WAITING:
@@ -214,7 +186,7 @@ class BufferingWorker(ThreadWorker):
     def _receive(self, conn: Any, _: Any) -> None:
         incoming = self._incoming[conn]
         try:
-            data = conn.sock.recv(_AT_ONCE)
+            data = conn.sock.recv(AT_ONCE)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -232,13 +204,19 @@ class BufferingWorker(ThreadWorker):
             body = b"ok\n"
             self._respond(conn, b"200 OK", body[: 0 if incoming.received[:4] == b"HEAD" else None])
         elif incoming.is_complete:
-            self._forget(conn)
-            conn.data_ready, conn.request = True, bytes(incoming.received)
-            self.enqueue_req(conn)
+            self._admit(conn, bytes(incoming.received))
         elif incoming.size is not None and not had_headers:
             incoming.deadline = time.monotonic() + BODY_S
             if incoming.expects:
                 self._send(conn, b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _admit(self, conn: Any, request: bytes) -> None:
+        """A request is complete: a thread handles it as soon as its sender may have one."""
+        self._forget(conn)
+        conn.data_ready, conn.request = True, request
+        conn.sender = self._admission.sender(request, conn.address)
+        if self._admission.enter(conn.sender.owner, conn):
+            self.enqueue_req(conn)
 
     def _make_room(self, conn: Any, size: int) -> bool:
         """Close the largest incomplete requests, so that small ones go on; False if it is this."""
@@ -272,7 +250,7 @@ class BufferingWorker(ThreadWorker):
         with contextlib.suppress(OSError):
             # Else the kernel may reset the connection before the client has read the answer.
             conn.sock.shutdown(socket.SHUT_WR)
-            conn.sock.recv(_AT_ONCE)
+            conn.sock.recv(AT_ONCE)
         self._drop(conn)
 
     @staticmethod
@@ -284,21 +262,38 @@ class BufferingWorker(ThreadWorker):
     # -- the event loop again, after a thread
 
     def finish_request(self, conn: Any, fs: Any) -> None:
-        unsent = len(conn.outgoing.unsent) if hasattr(conn, "outgoing") else 0
-        if self.cfg.is_ssl or fs.cancelled() or fs.exception():
+        if self.cfg.is_ssl:
             super().finish_request(conn, fs)
-        elif unsent:
-            self._answered[conn] = time.monotonic() + SEND_S + unsent / SLOWEST
-            self._watch(
-                conn, self._answered, selectors.EVENT_WRITE, partial(self._send_rest, conn, fs)
-            )
-            while len(self._answered) > MOST_ANSWERED or self._unsent() > MOST_UNSENT_TOGETHER:
-                self._abandon(next(iter(self._answered)), self._answered)
-        else:
+            return
+        if next_one := self._admission.leave(conn.sender.owner):
+            self.enqueue_req(next_one)
+        if fs.cancelled() or fs.exception():
+            super().finish_request(conn, fs)
+            return
+        outgoing = conn.outgoing
+        if outgoing and outgoing.person:
+            self._admission.note(conn.sender, outgoing.person)
+        unsent = outgoing.unsent if outgoing else 0
+        if not outgoing or not (unsent or outgoing.is_closed):
             self._finish(conn, fs)
+            return
+        self._answered[conn] = time.monotonic() + SEND_S + unsent / SLOWEST
+        if outgoing.is_closed:
+            self._abandon(conn, self._answered)
+            return
+        self._watch(conn, self._answered, selectors.EVENT_WRITE, partial(self._send_rest, conn, fs))
+        while len(self._answered) > MOST_ANSWERED:
+            self._abandon(self._oldest_of_most(lambda _: 1), self._answered)
+        while sum(each.outgoing.in_memory for each in self._answered) > MOST_UNSENT_TOGETHER:
+            self._abandon(self._oldest_of_most(lambda one: one.in_memory), self._answered)
 
-    def _unsent(self) -> int:
-        return sum(len(conn.outgoing.unsent) for conn in self._answered)
+    def _oldest_of_most(self, weigh: Callable[[Outgoing], int]) -> Any:
+        """The oldest unread response of the person or address whose responses weigh the most."""
+        held: Counter[str] = Counter()
+        for conn in self._answered:
+            held[conn.outgoing.owner] += weigh(conn.outgoing)
+        most = max(held, key=held.__getitem__)
+        return next(conn for conn in self._answered if conn.outgoing.owner == most)
 
     def _send_rest(self, conn: Any, fs: Any, _: Any) -> None:
         try:
@@ -328,7 +323,7 @@ class BufferingWorker(ThreadWorker):
 
     def _await_close(self, conn: Any, _: Any) -> None:
         try:
-            more = conn.sock.recv(_AT_ONCE)
+            more = conn.sock.recv(AT_ONCE)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
@@ -347,6 +342,8 @@ class BufferingWorker(ThreadWorker):
     def _abandon(self, conn: Any, waiting: dict[Any, float]) -> None:
         if waiting.pop(conn, None) is None:
             return
+        if conn.outgoing:
+            conn.outgoing.discard()
         with contextlib.suppress(OSError, KeyError, ValueError):
             self.poller.unregister(conn.sock)
         self.nr_conns -= 1
@@ -355,9 +352,8 @@ class BufferingWorker(ThreadWorker):
     # -- a thread
 
     def handle(self, conn: Any) -> Any:
-        request = getattr(conn, "request", b"")
-        if request:
-            conn.request = b""
+        if not self.cfg.is_ssl:
+            conn.outgoing, request, conn.request = None, conn.request, b""
             conn.init()
             conn.parser.unreader.unread(request)
         return super().handle(conn)
@@ -367,7 +363,7 @@ class BufferingWorker(ThreadWorker):
         if self.cfg.is_ssl:
             connected.settimeout(SEND_S)
             return super().handle_request(req, conn)
-        conn.sock = conn.outgoing = Outgoing(connected)
+        conn.sock = conn.outgoing = Outgoing(connected, self._spool, conn.sender.owner)
         try:
             return super().handle_request(req, conn)
         finally:

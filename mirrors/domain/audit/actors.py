@@ -7,6 +7,7 @@ of a process, so these names are also reserved.
 from __future__ import annotations
 
 import enum
+import ipaddress
 
 # Values of `field` in entries about people, their tokens and refused requests.
 ACCOUNTS = ("account", "access")
@@ -55,3 +56,13 @@ def name_refusal(name: str) -> str | None:
     if folded in {"".join(word.split()) for word in _RESERVED}:
         return f"{name} is reserved: the audit log uses such names for processes. Choose another."
     return None
+
+
+def network_of(address: str) -> str:
+    """Who counts as one client: the address; of IPv6 the first 64 bits, which one host has.
+
+    Empty for no address.
+    """
+    if ":" not in address:
+        return address
+    return str(ipaddress.IPv6Network(f"{address.partition('%')[0]}/64", strict=False))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextvars
 import dataclasses
-import ipaddress
 from collections.abc import Callable
 
 from django.db import models
 
-from mirrors.domain.audit.actors import COMMAND_LINE, ActorKind, kind_of
+from mirrors.domain.audit.actors import COMMAND_LINE, ActorKind, kind_of, network_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,13 +26,8 @@ class Origin:
 
     @property
     def network(self) -> str:
-        """Who to count as one client: the address; of IPv6 the first 64 bits, which one host has.
-
-        Empty for no address.
-        """
-        if ":" not in self.address:
-            return self.address
-        return str(ipaddress.IPv6Network(f"{self.address.partition('%')[0]}/64", strict=False))
+        """Who counts as one client."""
+        return network_of(self.address)
 
 
 _NONE = Origin()
