@@ -67,6 +67,7 @@ def show_preview(request: HttpRequest, pk: int) -> HttpResponseBase:
         "preview": preview,
         "preview_state": state,
         "found": found,
+        "effect": _sentence(found.get("effect", "")),
         "records": [_row(row) for row in found.get("rows", [])],
         "paths": found.get("paths", []),
         "never": [row for row in found.get("paths", []) if row["records"] == 0],
@@ -91,6 +92,13 @@ def show_preview(request: HttpRequest, pk: int) -> HttpResponseBase:
         status=422 if form.errors else 200,
         every=1 if state == "requested" else None,
     )
+
+
+def _sentence(effect: str) -> str:
+    """`effect` is a clause of `effect_of`: about the topic, or about the rule of that number."""
+    if effect.startswith("rule "):
+        return f"{effect[0].upper()}{effect[1:]}."
+    return f"The topic {effect}." if effect else ""
 
 
 def _preview_of(request: HttpRequest, flow: Flow) -> RulePreview | None:

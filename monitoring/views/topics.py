@@ -32,6 +32,7 @@ from mirrors.models.groups.offsets import GroupOffset
 from mirrors.models.groups.summaries import finish_summaries, group_summaries
 from mirrors.services.comparison.verified import verified_sentence, with_verified
 from mirrors.services.topics import readings
+from mirrors.views.flows.rules import rule_of_topic
 from mirrors.views.page import attempt, curl, render_page
 from mirrors.views.tables import export, file_of, table_of
 from monitoring.domain.costs import cost_of, money
@@ -65,7 +66,8 @@ class TopicChart:
     lines: list[tuple[str, int, Line]]
     levels: list[str]
     marks: list[datetime]
-    now: str
+    # Of the last step of the range, not of this moment.
+    latest: str
     peak: str
     total: str
 
@@ -102,6 +104,7 @@ def show_topic(request: HttpRequest, pk: int, topic: str) -> HttpResponseBase:
     context = {
         "flow": flow,
         "topic": row,
+        **rule_of_topic(flow, row),
         "verified": verified_sentence(flow, topic),
         "month": _month(flow, topic),
         "latency": Latency(*row.latency) if row.latency else None,
@@ -189,7 +192,7 @@ def _chart(series: TopicSeries, name: Figure, title: str, unit: str) -> TopicCha
         lines=[(*_label(line.key), line) for line in drawn.lines],
         levels=[text_of(value, unit) for value in (drawn.top, drawn.top / 2, 0)],
         marks=[series.start + over.span * at / (_MARKS - 1) for at in range(_MARKS)],
-        now=text_of(values[-1], unit),
+        latest=text_of(values[-1], unit),
         peak=text_of(max(known, default=None), unit),
         total=text_of(sum(known), unit) if name in ("records", "bytes") else "",
     )

@@ -113,7 +113,7 @@ def test_the_page_has_each_line_before_any_script_with_its_newest_and_highest_va
     world.topic(world.flow(), "elsewhere", state="lagging", offset_lag=12, time_lag_ms=4_000)
     text = signed_in("viewer").get(f"/flows/{flow.pk}/charts/").content.decode()
     frame = text.split('id="chart-rpo"')[1].split("</section>")[0]
-    assert "now <b data-chart-now>1 s</b> peak <b data-chart-peak>9 s</b>" in frame
+    assert "latest <b data-chart-now>1 s</b> peak <b data-chart-peak>9 s</b>" in frame
     assert '<path class="line" d="M' in frame
     assert f'<div class="charts" data-color="{flow.pk % 8}">' in text
     topics = text.split("Top five topics")[1].split("</section>")[0]

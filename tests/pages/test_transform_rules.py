@@ -95,6 +95,18 @@ def test_the_list_of_topics_says_what_happens_to_their_records(admin: Client) ->
     assert "no rule matches it" not in page
 
 
+def test_the_page_of_a_topic_names_its_rule_and_its_routes(admin: Client) -> None:
+    rule = '[{"topics": "orders", "topic": "\'orders-eu\'", "routes": ["orders-eu", "orders-ap"]}]'
+    flow = world.flow(properties={"transforms": rule})
+    world.topic(flow, "orders", remote_topic="remote.orders")
+    world.topic(flow, "payments", remote_topic="remote.payments")
+    page = admin.get(f"/flows/{flow.pk}/topics/orders/").content.decode()
+    assert "rule 1 (orders) routes records to orders-eu, orders-ap" in page
+    assert '<br><span class="name">orders-ap</span>' in page
+    assert f'/flows/{flow.pk}/rules/?topic=orders">Preview of the rule</a>' in page
+    assert "Preview of the rule" not in admin.get(f"/flows/{flow.pk}/topics/payments/").text
+
+
 def test_the_explanation_of_a_topic_names_its_rule(admin: Client) -> None:
     flow = world.flow(properties={"transforms": STORED})
     page = admin.get(f"/flows/{flow.pk}/explain/?topic=orders-eu").content.decode()

@@ -96,7 +96,7 @@ def request_preview(
         topic=topic,
         count=count,
         rules=text,
-        is_edited=text != flow.properties.get(TRANSFORMS, ""),
+        is_edited=spec.settings.transforms != flow.spec.settings.transforms,
         requested_by=who[:150],
         requested_at=now,
     )

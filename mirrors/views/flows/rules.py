@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mirrors.domain.transforms.rules import (
     TRANSFORMS,
+    TransformRule,
     effect_of,
     first_match,
     parse_rules,
+    routes_of,
     rule_for,
 )
 from mirrors.models import Flow, FlowTopic
@@ -28,10 +30,21 @@ def mark_effects(flow: Flow, topics: Iterable[FlowTopic]) -> None:
     letters = dead_letters_of(flow.pk) if flow.dead_letters else {}  # type: ignore[attr-defined]
     rules = parse_rules(flow.properties.get(TRANSFORMS, ""))
     for row in topics:
-        is_replicated = row.remote_topic is not None and row.state != "skipped"
-        applies = is_replicated and first_match(row.topic, rules) is not None
-        row.effect = effect_of(row.topic, rules) if applies else ""  # type: ignore[attr-defined]
+        row.effect = _effect(row, rules)  # type: ignore[attr-defined]
         row.dead_letters = letters.get((flow.pk, row.topic), 0)  # type: ignore[attr-defined]
+
+
+def _effect(row: FlowTopic, rules: Sequence[TransformRule]) -> str:
+    is_replicated = row.remote_topic is not None and row.state != "skipped"
+    applies = is_replicated and first_match(row.topic, rules) is not None
+    return effect_of(row.topic, rules) if applies else ""
+
+
+def rule_of_topic(flow: Flow, row: FlowTopic) -> dict[str, Any]:
+    """`effect`: what the rule of the topic does, empty without one. `routes`: further topics."""
+    rules = parse_rules(flow.properties.get(TRANSFORMS, ""))
+    effect = _effect(row, rules)
+    return {"effect": effect, "routes": routes_of(row.topic, rules) if effect else ()}
 
 
 def rules_with_topics(flow: Flow) -> list[dict[str, Any]]:
