@@ -267,7 +267,7 @@ class CopyLoop:
         self._meter.committed(began, drained, ended)
         if not is_urgent():
             self._target_leaders.balance_connections(time.monotonic())
-            self._foreign_records.check(self.partitions, time.monotonic())
+            self._foreign_records.check(self._members, time.monotonic())
         return True
 
     def check_foreign_records_last(self) -> None:
@@ -275,7 +275,7 @@ class CopyLoop:
 
         The next epoch does not know these ranges.
         """
-        self._foreign_records.check(self.partitions, time.monotonic(), last=True)
+        self._foreign_records.check(self._members, time.monotonic(), last=True)
 
     def abort(self, within: float) -> None:
         """Abort the open transaction within this number of seconds, if possible.

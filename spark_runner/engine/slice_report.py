@@ -55,7 +55,8 @@ class SliceReport:
         moved = [
             partition
             for partition in self._known()
-            if self._reported.get(partition) != partition.position or partition.foreign_records
+            if self._reported.get(partition) != partition.position
+            or any(member.foreign_records for member in partition.members)
         ]
         self._reported.update({partition: partition.position for partition in moved})
         stopped = [
@@ -116,7 +117,11 @@ class SliceReport:
     def _figure(self, partition: Partition) -> PartitionFigure:
         reported = self._reported_skipped.get(partition, 0)
         self._reported_skipped[partition] = partition.skipped.records
-        found = partition.take_foreign_records()
+        found = [
+            found._replace(route="" if member is partition else member.remote_topic)
+            for member in partition.members
+            for found in member.take_foreign_records()
+        ]
         counts = [member.counts for member in partition.members]
         times = [one.committed_timestamp for one in counts if one.committed_timestamp is not None]
         return PartitionFigure(
@@ -129,7 +134,7 @@ class SliceReport:
             lane="repack" if partition.repack_reason else "raw",
             why=partition.repack_reason,
             left_out=partition.skipped.records - reported,
-            foreign=found,
+            foreign=tuple(found),
             repeats=self._duplicates.count(partition),
             dead_letters=partition.dead_letters,
             next_downstream=partition.committed_downstream

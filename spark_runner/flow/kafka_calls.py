@@ -22,7 +22,11 @@ from spark_runner.planning.plan import Plan
 from spark_runner.planning.planner import Planner
 from spark_runner.planning.selected_topics import SelectedTopic, SelectedTopicFinder
 from spark_runner.positions.mm2_export import ConnectOffsetsWriter
-from spark_runner.status.foreign_records import ForeignRecordFinder, RemotePartition
+from spark_runner.status.foreign_records import (
+    ForeignRecordFinder,
+    RemoteKey,
+    RemotePartition,
+)
 from spark_runner.status.source_offsets import LogOffsets, OffsetSampler
 
 POSITIONS_DEADLINE_S = 5.0
@@ -130,8 +134,8 @@ class KafkaCalls:
         return FlowSpec.build(source=job.source, target=job.target, properties=job.properties)
 
     def find_foreign_records(
-        self, remotes: dict[TopicPartition, RemotePartition]
-    ) -> dict[TopicPartition, list[ForeignRange]]:
+        self, remotes: dict[RemoteKey, RemotePartition]
+    ) -> dict[RemoteKey, list[ForeignRange]]:
         """Records of other producers in partitions that the flow does not write at present.
 
         Skipped for at-least-once delivery and for `skip.replicated`: other records are expected
@@ -151,8 +155,8 @@ class KafkaCalls:
         return found
 
     def _confirmed(
-        self, finder: ForeignRecordFinder, remotes: dict[TopicPartition, RemotePartition]
-    ) -> dict[TopicPartition, list[ForeignRange]]:
+        self, finder: ForeignRecordFinder, remotes: dict[RemoteKey, RemotePartition]
+    ) -> dict[RemoteKey, list[ForeignRange]]:
         """Only partitions whose position is still the committed one; the others are read again.
 
         A commit may succeed while its broker dies. Its copier reports the new position only after
@@ -167,9 +171,11 @@ class KafkaCalls:
             # Otherwise the next scan starts after them, and nobody reports them.
             finder.discard(found)
             raise
-        stale = {tp for tp in found if committed.get(tp) not in (None, remotes[tp].position)}
+        stale = {
+            key for key in found if committed.get(key[:2]) not in (None, remotes[key].position)
+        }
         finder.discard(stale)
-        return {tp: found[tp] for tp in found.keys() - stale}
+        return {key: found[key] for key in found.keys() - stale}
 
     def copy_positions(self, positions: dict[TopicPartition, int]) -> None:
         """Write the positions for MM2 into `mm2-offsets.<source>.internal`."""

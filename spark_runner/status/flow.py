@@ -27,13 +27,13 @@ from mirrors.domain.runners.job_files import (
 from mirrors.domain.specs import FlowSettings, FlowSpec
 from mirrors.domain.transforms.rules import drops_records
 from mirrors.kafka.protocol.metadata import id_bytes
-from spark_runner.ipc.messages import PartitionError, PartitionFigure
+from spark_runner.ipc.messages import PartitionError, PartitionFigure, PartitionWork
 from spark_runner.planning.blocked_topics import BLOCKED, CANNOT_BE_CREATED, blocked_topics
 from spark_runner.planning.plan import DELETED_ON_SOURCE, Plan
 from spark_runner.planning.selected_topics import SelectedTopic
 from spark_runner.slices.run import EpochReport
 from spark_runner.slices.throughput import Amount
-from spark_runner.status.foreign_records import RemotePartition
+from spark_runner.status.foreign_records import RemoteKey, RemotePartition
 from spark_runner.status.partition import (
     REPLACED_LOG,
     PartitionProgress,
@@ -317,29 +317,32 @@ class FlowProgress:
 
     def remotes(
         self, reports: Mapping[TopicPartition, EpochReport]
-    ) -> dict[TopicPartition, RemotePartition]:
-        """For each partition that is copied now: the remote partition and the position."""
-        if self._plan is None:
-            return {}
-        return {
-            tp: RemotePartition(
-                work.remote_topic,
-                id_bytes(work.remote_topic_id),
-                tp[1],
-                row.position,
-                row.next_remote_offset,
-                *reports[tp],
-            )
-            for tp, work in self._plan.partitions.items()
-            if tp in reports
-            and tp not in self.errors
-            and (row := self._rows[tp]).position is not None
-        }
+    ) -> dict[RemoteKey, RemotePartition]:
+        """For each partition that is copied now: the remote partitions and the position."""
+        found: dict[RemoteKey, RemotePartition] = {}
+        for tp, work in self._plan.partitions.items() if self._plan is not None else ():
+            row = self._rows[tp]
+            if tp not in reports or tp in self.errors or row.position is None:
+                continue
+            for name, topic_id in work.remote_topics.items():
+                is_route = name != work.remote_topic
+                found[*tp, name if is_route else ""] = RemotePartition(
+                    name,
+                    id_bytes(topic_id),
+                    tp[1],
+                    row.position,
+                    # Of a route only its next record tells.
+                    None if is_route else row.next_remote_offset,
+                    *reports[tp],
+                )
+        return found
 
-    def add_foreign_records(self, found: Mapping[TopicPartition, Iterable[ForeignRange]]) -> None:
-        for tp, stretches in found.items():
-            if tp in self._rows:
-                self._rows[tp].add_foreign(stretches)
+    def add_foreign_records(self, found: Mapping[RemoteKey, Iterable[ForeignRange]]) -> None:
+        for (topic, number, route), stretches in found.items():
+            if (topic, number) in self._rows:
+                self._rows[topic, number].add_foreign(
+                    row._replace(route=route) for row in stretches
+                )
 
     def has_backlog(self) -> bool:
         """Whether the source holds records that are neither copied nor blocked by an error."""
@@ -435,6 +438,7 @@ class FlowProgress:
             gap=error.gap if error else None,
             remote_topic_id=work.remote_topic_id if work and row.foreign else "",
             strangers=tuple(row.foreign),
+            route_ids=_route_ids(work, row),
             repeats=row.repeats,
             dead_letters=row.dead_letters,
             counted=row.counted(error) if self._counts_records(tp[0]) else None,
@@ -495,6 +499,13 @@ class FlowProgress:
                 reason="Not planned yet.",
                 partitions=selected.partitions,
             )
+
+
+def _route_ids(work: PartitionWork | None, row: PartitionProgress) -> dict[str, str]:
+    """The ids of the routes that have foreign records."""
+    topics = work.remote_topics if work else {}
+    routes = {stretch.route for stretch in row.foreign} - {""}
+    return {route: topics[route] for route in sorted(routes & topics.keys())}
 
 
 def _says_more(known: PartitionError | None, said: PartitionError) -> bool:

@@ -18,7 +18,6 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.gaps.foreign_records import ForeignRange, UnmappedRange, foreign_ranges
 from mirrors.domain.specs import ClusterSpec
 from spark_runner.engine.recovery.target_batches import read_ranges
@@ -30,6 +29,10 @@ READ_S = 3.0
 REPORT_S = 2.0
 # Partitions read in one scan. The others wait for the next one.
 MAX_READS = 50
+
+
+# Source topic, partition, and the route: empty for the topic that the policy names.
+RemoteKey = tuple[str, int, str]
 
 
 class RemotePartition(NamedTuple):
@@ -68,35 +71,35 @@ class ForeignRecordFinder:
     def __init__(self, target: ClusterSpec) -> None:
         self._sampler = OffsetSampler(target)
         self._cluster = ClusterClient(target)
-        self._scans: dict[TopicPartition, _LastScan] = {}
+        self._scans: dict[RemoteKey, _LastScan] = {}
         # For each partition where the last scan found something: the scan before it.
-        self._found_after: dict[TopicPartition, _LastScan] = {}
+        self._found_after: dict[RemoteKey, _LastScan] = {}
 
     def close(self) -> None:
         self._sampler.close()
         self._cluster.close()
 
     def find(
-        self, partitions: Mapping[TopicPartition, RemotePartition]
-    ) -> dict[TopicPartition, list[ForeignRange]]:
+        self, partitions: Mapping[RemoteKey, RemotePartition]
+    ) -> dict[RemoteKey, list[ForeignRange]]:
         """Foreign records appended since the last scan, in partitions whose position did not
         move."""
-        remotes = {tp: (row.remote_topic, row.partition) for tp, row in partitions.items()}
+        remotes = {key: (row.remote_topic, row.partition) for key, row in partitions.items()}
         ends = self._sampler.sample(list(remotes.values())).stable
         now = time.monotonic()
-        found: dict[TopicPartition, list[ForeignRange]] = {}
+        found: dict[RemoteKey, list[ForeignRange]] = {}
         until, read = time.monotonic() + READ_S, 0
         before, self._scans, self._found_after = self._scans, {}, {}
-        for tp, remote in partitions.items():
-            known, end = before.get(tp), ends.get(remotes[tp])
+        for key, remote in partitions.items():
+            known, end = before.get(key), ends.get(remotes[key])
             if end is None:
                 continue
             if known is None or not known.remote.has_same_position(remote) or end < known.end_then:
                 first = end if remote.next_offset is None else min(remote.next_offset, end)
-                self._scans[tp] = _LastScan(remote, first, end, now)
+                self._scans[key] = _LastScan(remote, first, end, now)
                 continue
             if remote.reported_at < known.at + REPORT_S:
-                self._scans[tp] = known
+                self._scans[key] = known
                 continue
             scanned = known.end_then
             if known.scanned < known.end_then:
@@ -109,15 +112,15 @@ class ForeignRecordFinder:
                 if stretches is None:
                     scanned = known.scanned
                 elif stretches:
-                    found[tp] = stretches
-                    self._found_after[tp] = known
-            self._scans[tp] = _LastScan(remote, scanned, max(end, known.end_then), now)
+                    found[key] = stretches
+                    self._found_after[key] = known
+            self._scans[key] = _LastScan(remote, scanned, max(end, known.end_then), now)
         return found
 
-    def discard(self, partitions: Iterable[TopicPartition]) -> None:
+    def discard(self, partitions: Iterable[RemoteKey]) -> None:
         """Nobody reports what the last scan found there, so the next scan reads it again."""
-        for tp in partitions:
-            self._scans[tp] = self._found_after[tp]
+        for key in partitions:
+            self._scans[key] = self._found_after[key]
 
     def _read(
         self, remote: RemotePartition, hole: UnmappedRange, until: float

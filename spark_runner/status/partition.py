@@ -77,7 +77,7 @@ class PartitionProgress:
         self.lane = self.why = ""
         self.left_out = 0
         self.latency = LatencyWindow()
-        # The newest foreign records in the remote partition.
+        # The newest foreign records in the remote partition, and in those of routes.
         self.foreign: deque[ForeignRange] = deque(maxlen=MAX_FOREIGN_RANGES)
         self.repeats: int | None = None
         self.dead_letters: int | None = None
@@ -106,11 +106,12 @@ class PartitionProgress:
         """Add ranges of foreign records. A lane finds again what a scan of the idle partition
         found."""
         for stretch in stretches:
-            last = self.foreign[-1] if self.foreign else None
+            mine = [at for at, row in enumerate(self.foreign) if row.route == stretch.route]
+            last = self.foreign[mine[-1]] if mine else None
             if last is not None and last.first <= stretch.first <= last.last:
                 self.foreign.extend(unreported_ranges([stretch], last.last + 1))
             elif last is not None and stretch.first < last.first <= last.last <= stretch.last:
-                self.foreign[-1] = stretch
+                self.foreign[mine[-1]] = stretch
             else:
                 self.foreign.append(stretch)
 

@@ -13,7 +13,7 @@ from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.gaps.foreign_records import ForeignRange, unreported_ranges
 from spark_runner.flow.kafka_calls import KafkaCalls
 from spark_runner.kafka_protocol.records import Record
-from spark_runner.status.foreign_records import ForeignRecordFinder, RemotePartition
+from spark_runner.status.foreign_records import ForeignRecordFinder, RemoteKey, RemotePartition
 from spark_runner.status.partition import PartitionProgress
 from tests.spark.lab import Lab, partition_row, wait_for
 from tests.wire.sides import Side, unique
@@ -42,7 +42,7 @@ def test_what_grew_while_a_position_stood_is_found_at_the_look_after(
 ) -> None:
     topic = unique("quiet")
     view = side.make(topic)
-    tp = ("t", 0)
+    tp = ("t", 0, "")
     there = {tp: RemotePartition(topic, view.topic_id, 0, 7)}
     side.write(topic, 0, some(5))
     assert looks.find(there) == {}, "what was there before is no news"
@@ -57,7 +57,7 @@ def test_where_the_next_batch_belongs_says_what_was_there_at_the_first_look(
 ) -> None:
     topic = unique("known")
     view = side.make(topic)
-    tp = ("t", 0)
+    tp = ("t", 0, "")
     side.write(topic, 0, some(5))
     there = {tp: RemotePartition(topic, view.topic_id, 0, 7, 2)}
     assert looks.find(there) == {}
@@ -70,11 +70,9 @@ def test_records_that_a_dead_copier_committed_unreported_are_of_this_flow(
 ) -> None:
     topic = unique("dead")
     view = side.make(topic)
-    tp = ("t", 0)
+    tp = ("t", 0, "")
 
-    def there(
-        position: int, epoch: int, reported_at: float
-    ) -> dict[TopicPartition, RemotePartition]:
+    def there(position: int, epoch: int, reported_at: float) -> dict[RemoteKey, RemotePartition]:
         remote = RemotePartition(topic, view.topic_id, 0, position, None, epoch, reported_at)
         return {tp: remote}
 
@@ -98,9 +96,9 @@ def test_a_batch_of_this_flow_its_markers_and_aborted_ones_are_none(
 ) -> None:
     topic = unique("own")
     view = side.make(topic)
-    tp = ("t", 0)
+    tp = ("t", 0, "")
 
-    def there(position: int) -> dict[tuple[str, int], RemotePartition]:
+    def there(position: int) -> dict[RemoteKey, RemotePartition]:
         return {tp: RemotePartition(topic, view.topic_id, 0, position)}
 
     side.write(topic, 0, some(1))
@@ -131,6 +129,9 @@ def test_a_lane_that_finds_it_once_more_adds_only_what_is_new() -> None:
     assert list(row.foreign) == [ForeignRange(5, 7, 3), ForeignRange(8, 9, 2)]
     row.add_foreign([ForeignRange(20, 20, 1)])
     assert list(row.foreign)[-1] == ForeignRange(20, 20, 1)
+    # A route has offsets of its own.
+    row.add_foreign([ForeignRange(20, 20, 1, "eu"), ForeignRange(20, 22, 3)])
+    assert list(row.foreign)[-2:] == [ForeignRange(20, 20, 1, "eu"), ForeignRange(21, 22, 2)]
     assert unreported_ranges([ForeignRange(5, 9, 5), ForeignRange(1, 2, 2)], 8) == [
         ForeignRange(8, 9, 2)
     ]
@@ -165,9 +166,9 @@ def test_records_of_a_commit_whose_answer_was_lost_are_not_taken_for_foreign(
     """The broker died after the commit: the driver still has the old position."""
     topic = unique("lost-answer")
     view = side.make(topic)
-    tp = ("t", 0)
+    tp = ("t", 0, "")
     there = {tp: RemotePartition(topic, view.topic_id, 0, 0)}
-    committed = {tp: 5}
+    committed = {tp[:2]: 5}
     failures: list[Exception] = [KafkaUnavailable("No answer."), RuntimeError("a defect")]
 
     def committed_positions() -> dict[TopicPartition, int]:
@@ -185,5 +186,5 @@ def test_records_of_a_commit_whose_answer_was_lost_are_not_taken_for_foreign(
         with pytest.raises(error):
             calls._confirmed(looks, there)
     assert calls._confirmed(looks, there) == {}, "the target has another position than the driver"
-    committed[tp] = 0
+    committed[tp[:2]] = 0
     assert calls._confirmed(looks, there) == {tp: [ForeignRange(0, 4, 5)]}, "and it is read again"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 import pytest
@@ -16,6 +17,7 @@ from spark_runner.engine.recovery import foreign_records
 from spark_runner.ipc.messages import SliceResult
 from spark_runner.kafka_protocol.records import Record
 from tests.pages import world as rows
+from tests.wire.delayed_rules import DelayedRules, routed_rules
 from tests.wire.world import Driver, Flow, Side, unique
 
 
@@ -122,6 +124,62 @@ def test_where_others_write_on_purpose_nothing_is_told(sides: tuple[Side, Side])
     target.write(remote, 0, records(3))
     source.write(topic, 0, records(5))
     assert told(*flow.copy()) == []
+
+
+def test_what_others_write_into_topics_of_routes_is_told_with_the_topic(
+    sides: tuple[Side, Side],
+) -> None:
+    source, target = sides
+    routes = [unique("eu"), unique("ap")]
+    topic = unique("routed")
+    source.make(topic)
+    flow = Flow(source, target, commit_interval_ms="20", transforms=routed_rules(routes))
+    target.make(f"dead-letters.{flow.alias}")
+    flow.add(topic, routes=routes)
+
+    def copied() -> list[ForeignRange]:
+        with contextlib.closing(DelayedRules(1, 0.0, routes)) as rules:
+            return told(*flow.copy(RawCopier(evaluator=rules)))
+
+    source.write(topic, 0, records(30))
+    assert copied() == []
+    first = target.write(routes[0], 0, records(3))
+    also = target.write(routes[1], 0, records(2))
+    source.write(topic, 0, records(30))
+    found = copied()
+    until = time.monotonic() + 120
+    while len(found) < 2:
+        source.write(topic, 0, records(15))
+        found += copied()
+        assert time.monotonic() < until
+    assert sorted(found) == sorted(
+        [ForeignRange(first, first + 2, 3, routes[0]), ForeignRange(also, also + 1, 2, routes[1])]
+    )
+
+
+@pytest.mark.django_db
+def test_topics_of_routes_have_events_of_their_own() -> None:
+    flow, now = rows.flow(), timezone.now()
+    part = PartitionStatus(
+        topic="orders", partition=0, remote_topic="c.orders", state="in_sync", reason="",
+        position=9, source_end=9, source_stable_end=9, time_lag_ms=0, lane="raw", as_of=0,
+        remote_topic_id="T1", route_ids={"orders-eu": "T2"},
+        strangers=(ForeignRange(30, 31, 2), ForeignRange(3, 5, 3, "orders-eu")),
+    )  # fmt: skip
+    status = JobStatus(
+        job=1, flow=flow.pk, generation=1, state="running", reason="", started_at=0, as_of=0,
+        partitions=(part,),
+    )  # fmt: skip
+    for _ in range(2):
+        again = JobStatus.from_json(status.to_json())
+        events.store_foreign_records(flow=flow, status=again, now=now)
+    own, route = Gap.objects.order_by("count")
+    assert (own.count, own.facts["now"], own.facts["route"]) == (2, "T1", "")
+    assert "2 records into c.orders-0" in own.reason
+    assert (route.count, route.facts["now"], route.facts["route"]) == (3, "T2", "orders-eu")
+    assert "3 records into orders-eu-0" in route.reason
+    assert events.find_ongoing(now=now)[flow.pk].records == 5
+    assert events.find_ongoing(now=now)[flow.pk].place == "orders-eu-0"
 
 
 @pytest.mark.django_db

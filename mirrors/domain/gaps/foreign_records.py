@@ -37,11 +37,15 @@ class ObservedBatch(NamedTuple):
 
 
 class ForeignRange(NamedTuple):
-    """Offsets `first` to `last`, inclusive, with `records` foreign records."""
+    """Offsets `first` to `last`, inclusive, with `records` foreign records.
+
+    `route`: the topic, if a rule names it; empty for the topic that the policy names.
+    """
 
     first: int
     last: int
     records: int
+    route: str = ""
 
 
 def foreign_ranges(
@@ -63,7 +67,7 @@ def foreign_ranges(
 
 
 def unreported_ranges(ranges: Iterable[ForeignRange], reported_to: int) -> list[ForeignRange]:
-    """Return the ranges after `reported_to`: a runner reports each range repeatedly.
+    """Return the ranges of one topic after `reported_to`: a runner reports each repeatedly.
 
     An earlier check may have reported a part of a range; the rest is counted by offsets.
     """
@@ -73,7 +77,7 @@ def unreported_ranges(ranges: Iterable[ForeignRange], reported_to: int) -> list[
             found.append(found_range)
         elif found_range.last >= reported_to:
             rest = min(found_range.records, found_range.last - reported_to + 1)
-            found.append(ForeignRange(reported_to, found_range.last, rest))
+            found.append(found_range._replace(first=reported_to, records=rest))
     return found
 
 

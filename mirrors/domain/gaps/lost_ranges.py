@@ -59,7 +59,7 @@ class GapFacts:
     - `was` and `now`: the ids that differ, if any. `resets`: the number of earlier decisions after
       which the position may return.
     - For `remote_written`, position and end are offsets of the remote topic `now`: the first
-      foreign record, and the offset after the last.
+      foreign record, and the offset after the last. `route`: its name, if a rule names it.
     - For `remote_truncated` the remote partition ends at `remote_end`; `remote_next` is the offset
       at which the next batch belonged.
     - For `positions_lost`, `remote_next` comes from the position, but the flow's own copies follow
@@ -78,6 +78,7 @@ class GapFacts:
     remote_next: int | None = None
     remote_copied: int | None = None
     behind: int | None = None
+    route: str = ""
 
     @property
     def lost(self) -> tuple[int, int] | None:

@@ -111,9 +111,11 @@ class PartitionStatus:
     # What an operator may decide on: in the state gap, once the planner has found its numbers, and
     # in the state faulted, if records cannot be copied.
     gap: GapFacts | None = None
-    # Foreign records in the remote partition since the job began, and the topic's id.
+    # Foreign records in the remote partition since the job began, and the topic's id; also those in
+    # the topics of routes, and their ids by name.
     remote_topic_id: str = ""
     strangers: tuple[ForeignRange, ...] = ()
+    route_ids: dict[str, str] = dataclasses.field(default_factory=dict)
     # With at_least_once: the number of duplicates on the target, committed with the position.
     repeats: int | None = None
     # Records before the position that are in the dead-letter topic, committed with the position.

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -38,8 +38,8 @@ _CLOSED = "No decision is needed: replication continues, at other offsets of the
 def store_foreign_records(*, flow: Flow, status: JobStatus, now: datetime) -> None:
     """Store what the runner reports; offsets tell what was stored before."""
     for row in status.partitions:
-        if row.strangers:
-            _take(flow, row, now)
+        for found in _by_topic(row):
+            _take(flow, found, now)
 
 
 def find_ongoing(*, now: datetime, flow: Flow | None = None) -> dict[int, ForeignWrites]:
@@ -76,15 +76,44 @@ def find_ongoing(*, now: datetime, flow: Flow | None = None) -> dict[int, Foreig
 
 def _remote(event: Gap) -> str:
     flow = event.flow
+    if route := event.facts.get("route"):
+        return f"{route}-{event.partition}"
     policy = policy_for(flow.spec.settings, flow.source.alias, flow.target.alias)
     return f"{policy.remote_topic(event.topic)}-{event.partition}"
 
 
-def _take(flow: Flow, row: PartitionStatus, now: datetime) -> None:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Writes:
+    """What a runner reports of one target topic of a partition.
+
+    `route`: the target topic, if a rule names it; empty for the topic that the policy names.
+    """
+
+    topic: str
+    partition: int
+    remote_topic: str
+    remote_topic_id: str
+    route: str
+    ranges: tuple[ForeignRange, ...]
+
+
+def _by_topic(row: PartitionStatus) -> Iterator[_Writes]:
+    for route in sorted({found.route for found in row.strangers}):
+        yield _Writes(
+            topic=row.topic,
+            partition=row.partition,
+            remote_topic=route or row.remote_topic,
+            remote_topic_id=row.route_ids.get(route, "") if route else row.remote_topic_id,
+            route=route,
+            ranges=tuple(found for found in row.strangers if found.route == route),
+        )
+
+
+def _take(flow: Flow, row: _Writes, now: datetime) -> None:
     with transaction.atomic():
         events = _events(flow, row)
         new = unreported_ranges(
-            row.strangers, max((event.facts["end"] for event in events), default=0)
+            row.ranges, max((event.facts["end"] for event in events), default=0)
         )
         if not new:
             return
@@ -95,15 +124,19 @@ def _take(flow: Flow, row: PartitionStatus, now: datetime) -> None:
             _grow(last, flow, row, new, now)
 
 
-def _events(flow: Flow, row: PartitionStatus) -> list[Gap]:
+def _events(flow: Flow, row: _Writes) -> list[Gap]:
     """Events of this remote topic, newest first; a recreated topic restarts its offsets."""
     rows: QuerySet[Gap] = Gap.objects.select_for_update().filter(
         flow=flow, topic=row.topic, partition=row.partition, kind=GapKind.REMOTE_WRITTEN
     )
-    return [event for event in rows.order_by("-id") if event.facts["now"] == row.remote_topic_id]
+    return [
+        event
+        for event in rows.order_by("-id")
+        if event.facts["now"] == row.remote_topic_id and event.facts.get("route", "") == row.route
+    ]
 
 
-def _open(flow: Flow, row: PartitionStatus, new: Sequence[ForeignRange], now: datetime) -> None:
+def _open(flow: Flow, row: _Writes, new: Sequence[ForeignRange], now: datetime) -> None:
     words = _sentence(flow, row, new)
     event = Gap.objects.create(
         flow=flow,
@@ -122,11 +155,9 @@ def _open(flow: Flow, row: PartitionStatus, new: Sequence[ForeignRange], now: da
     note(flow, what="gap: remote written", who=RUNNER, why=f"{event}: {words}")
 
 
-def _grow(
-    event: Gap, flow: Flow, row: PartitionStatus, new: Sequence[ForeignRange], now: datetime
-) -> None:
+def _grow(event: Gap, flow: Flow, row: _Writes, new: Sequence[ForeignRange], now: datetime) -> None:
     begin = event.facts["position"]
-    known = [stretch for stretch in row.strangers if stretch.first >= begin]
+    known = [stretch for stretch in row.ranges if stretch.first >= begin]
     count = (event.count or 0) + sum(stretch.records for stretch in new)
     told = sum(stretch.records for stretch in known)
     words = _sentence(flow, row, known)
@@ -137,13 +168,18 @@ def _grow(
     )
 
 
-def _sentence(flow: Flow, row: PartitionStatus, stretches: Sequence[ForeignRange]) -> str:
+def _sentence(flow: Flow, row: _Writes, stretches: Sequence[ForeignRange]) -> str:
     remote = f"{row.remote_topic}-{row.partition}"
     return foreign_sentence(stretches, remote=remote, target=flow.target.alias)
 
 
-def _facts(row: PartitionStatus, first: int, last: int) -> dict[str, object]:
+def _facts(row: _Writes, first: int, last: int) -> dict[str, object]:
     facts = GapFacts(
-        kind="remote_written", position=first, first=None, end=last + 1, now=row.remote_topic_id
+        kind="remote_written",
+        position=first,
+        first=None,
+        end=last + 1,
+        now=row.remote_topic_id,
+        route=row.route,
     )
     return dataclasses.asdict(facts)
