@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 
-# Seconds: to connect, and for each answer. A list of 1,000 rows takes well below one.
-_TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+# Seconds: for each answer, and to connect. A list of 1,000 rows takes well below one.
+_TIMEOUT_S, _CONNECT_S = 30.0, 5.0
 _PAGE = 500
 
 
@@ -27,13 +27,15 @@ class RestError(Exception):
 class RestClient:
     """Requests to one Understudy, by paths below /api/v1/. Every failure is a RestError."""
 
-    def __init__(self, url: str, token: str, *, program: str) -> None:
+    def __init__(
+        self, url: str, token: str, *, program: str, timeout_s: float = _TIMEOUT_S
+    ) -> None:
         self.url = url.rstrip("/")
         self._clock_ahead = timedelta()
         self._client = httpx.Client(
             base_url=f"{self.url}/api/v1/",
             headers={"Authorization": f"Token {token}", "User-Agent": program},
-            timeout=_TIMEOUT,
+            timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_S)),
         )
 
     def get(self, path: str, **params: Any) -> Any:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import typer
 
 from controlplane.cli import output
-from controlplane.cli.connection import Connection, demo_file, find_access
+from controlplane.cli.connection import Access, Connection, demo_file, find_access
 from controlplane.cli.exits import NOT_REACHED, CommandError
 
 _PAUSE_S = 0.5
@@ -30,11 +30,15 @@ class Session:
     @property
     def api(self) -> Connection:
         if self._connection is None:
-            access = find_access(self.url, self.token, os.environ, demo_file())
-            if access.origin == "demo":
-                output.say(f"The demo on this machine: {access.url}")
-            self._connection = Connection(access)
+            self._connection = Connection(self.access())
         return self._connection
+
+    def access(self) -> Access:
+        """Raises CommandError when no address or no token is known."""
+        found = find_access(self.url, self.token, os.environ, demo_file())
+        if found.origin == "demo":
+            output.say(f"The demo on this machine: {found.url}")
+        return found
 
     def show_rows(
         self, columns: Sequence[output.Column], rows: Iterable[dict[str, Any]], empty: str

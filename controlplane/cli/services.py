@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Annotated
 import typer
 
 from controlplane import programs
+from controlplane.cli.context import session
 from controlplane.cli.exits import USAGE, CommandError
 from mirrors.installation import code_environment, state_directory
 
@@ -49,6 +51,28 @@ def web(
 ) -> None:
     """Pages and API alone."""
     _become(programs.web(bind))
+
+
+def mcp(
+    context: typer.Context,
+    deadline: Annotated[
+        int, typer.Option(help="Seconds that one call may take.", min=1, max=600)
+    ] = 25,
+) -> None:
+    """A read-only Model Context Protocol server for assistants, on standard input and output.
+
+    Needs understudy[mcp], and an API token; one with the scope `read` is enough.
+    """
+    access = session(context).access()
+    try:
+        server = importlib.import_module("controlplane.cli.mcp.server")
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
+            raise
+        raise CommandError(
+            "The package mcp is missing here. Install understudy[mcp].", USAGE
+        ) from None
+    server.run(access, deadline_s=deadline)
 
 
 def beat() -> None:

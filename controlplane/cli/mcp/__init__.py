@@ -1,0 +1,1 @@
+"""`understudy mcp`: a read-only Model Context Protocol server over the REST API."""
