@@ -26,7 +26,7 @@ from mirrors.domain.schemas.registry import RegistrySpec, registry_of
 from mirrors.domain.schemas.subjects import SubjectSelection
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.transforms.rules import TransformRule
-from mirrors.kafka.security.secrets import resolve
+from mirrors.kafka.security.secrets import resolve_mask
 from spark_runner import task
 from spark_runner.engine.transforms.evaluation import EvaluatedRows, Row
 from spark_runner.ipc.messages import Figures, SliceResult, SliceWork
@@ -99,7 +99,7 @@ def arrow_schema(rules: Sequence[TransformRule]) -> pa.Schema:
 def secrets_of(rules: Sequence[TransformRule]) -> dict[str, bytes]:
     """The secrets by their columns. Raises SecretUnavailable."""
     return {
-        SECRET + reference: resolve(reference).reveal().encode()
+        SECRET + reference: resolve_mask(reference).reveal().encode()
         for reference in secret_references(rules)
     }
 

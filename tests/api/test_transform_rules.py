@@ -52,21 +52,23 @@ def test_a_rule_that_cannot_be_used_is_refused_at_its_key(
 
 
 @pytest.mark.parametrize(
-    ("reference", "refused"),
+    ("reference", "sentence"),
     [
-        ("env:KAFKA_WEST_PASSWORD", True),
-        ("env:KAFKA_MASK", False),
-        ("file:/run/secrets/../secrets/west.key", True),
-        ("properties:/run/secrets/west.key:password", True),
-        ("file:/run/secrets/mask.key", False),
+        ("env:KAFKA_WEST_PASSWORD", "variables named UNDERSTUDY_MASK_"),
+        ("env:KAFKA_OF_NO_CLUSTER_YET", "variables named UNDERSTUDY_MASK_"),
+        ("env:UNDERSTUDY_MASK_CUSTOMERS", ""),
+        ("file:/run/secrets/../secrets/west.key", "secret"),
+        ("properties:/run/secrets/west.key:password", "whose name begins with mask"),
+        ("properties:/run/secrets/mask-west.key:password", "secret of a cluster"),
+        ("file:/run/secrets/mask.key", ""),
     ],
 )
-def test_a_mask_does_not_use_the_secret_of_a_cluster(
-    operator: APIClient, admin: APIClient, flow: dict[str, Any], reference: str, refused: bool
+def test_a_mask_uses_only_secrets_of_masks(
+    operator: APIClient, admin: APIClient, flow: dict[str, Any], reference: str, sentence: str
 ) -> None:
     """Masks of guesses, which a preview shows, would confirm the right guess."""
     Cluster.objects.filter(alias="backup").update(
-        sasl_password="env:KAFKA_WEST_PASSWORD", ssl_key="file:/run/secrets/west.key"
+        sasl_password="env:KAFKA_WEST_PASSWORD", ssl_key="file:/run/secrets/mask-west.key"
     )
     rule = json.dumps([{"topics": "a", "value": f"hmac_value('guess', '{reference}')"}])
     url = f"/api/v1/flows/{flow['id']}/"
@@ -76,7 +78,30 @@ def test_a_mask_does_not_use_the_secret_of_a_cluster(
         operator.post(f"{url}rules/preview/", {"topic": "a", "transforms": rule}),
     ]
     for answer in answers:
-        assert ("secret of a cluster" in answer.content.decode()) == refused, answer.json()
+        assert ("rule 1, value" in answer.content.decode()) == bool(sentence), answer.json()
+        assert sentence in answer.content.decode()
+
+
+def test_a_variable_that_a_rule_named_before_goes_on_in_its_flow_only(
+    operator: APIClient, flow: dict[str, Any]
+) -> None:
+    other = operator.post("/api/v1/flows/", {"source": "backup", "target": "primary"}).json()
+    old = [{"topics": "a", "value": "hmac_value(value, 'env:KAFKA_OLD')"}]
+    Flow.objects.filter(pk=flow["id"]).update(properties={"transforms": json.dumps(old)})
+    more = json.dumps([*old, {"topics": "b", "value": "hmac_value(key, 'env:KAFKA_OLD')"}])
+    body = {"properties": {"transforms": more}}
+    url = f"/api/v1/flows/{flow['id']}/"
+    assert operator.post(f"{url}preview/", body).status_code == 200
+    edited = operator.patch(url, body)
+    assert edited.status_code == 200
+    assert "goes on, but new rules need UNDERSTUDY_MASK_" in str(edited.json()["warnings"])
+    for action in ("stop", "start"):
+        assert operator.post(f"{url}{action}/").status_code == 200
+    new = json.dumps([{"topics": "a", "value": "hmac_value(value, 'env:KAFKA_NEW')"}])
+    assert operator.patch(url, {"properties": {"transforms": new}}).status_code == 400
+    there = operator.patch(f"/api/v1/flows/{other['id']}/", body)
+    assert there.status_code == 400
+    assert "UNDERSTUDY_MASK_" in there.json()["error"]["fields"]["transforms"][0]
 
 
 def test_an_explanation_names_the_rule(operator: APIClient, flow: dict[str, Any]) -> None:

@@ -190,8 +190,8 @@ def test_a_dropped_field_gets_its_default_or_null(run: Run) -> None:
 
 
 def test_a_keyed_hash_keeps_equal_fields_equal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KAFKA_TEST_MASK", KEY)
-    hashes = "avro_hmac(value, 'env:KAFKA_TEST_MASK', 'email', 'photo')"
+    monkeypatch.setenv("UNDERSTUDY_MASK_TEST", KEY)
+    hashes = "avro_hmac(value, 'env:UNDERSTUDY_MASK_TEST', 'email', 'photo')"
     [hashed, empty] = run(framed(ADA), framed(ADA | {"email": None}), value=hashes)
 
     def hash_of(data: bytes) -> str:
@@ -202,7 +202,7 @@ def test_a_keyed_hash_keeps_equal_fields_equal(run: Run, monkeypatch: pytest.Mon
         "photo": hash_of(ADA["photo"]).encode(),
     }
     assert unframed(value_of(empty))["email"] is None
-    [failed] = run(framed(ADA), value="avro_hmac(value, 'env:KAFKA_TEST_MASK', 'id')")
+    [failed] = run(framed(ADA), value="avro_hmac(value, 'env:UNDERSTUDY_MASK_TEST', 'id')")
     assert "'id' is of the type long, which cannot hold an HMAC" in failed.message
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from mirrors.kafka.security.secret_scopes import Purpose
-from mirrors.kafka.security.secrets import SecretUnavailable, check_reference, resolve
+from mirrors.kafka.security.secrets import SecretUnavailable, check_reference, resolve, resolve_mask
 
-KAFKA, NOTIFY = Purpose.KAFKA, Purpose.NOTIFY
+KAFKA, NOTIFY, MASK = Purpose
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_clusters_and_channels_share_no_secret(root: Path) -> None:
     for path in ("notify-key", "notify/slack"):
         assert refusal(f"file:{root}/{path}", NOTIFY, root) is None
         said = refusal(f"file:{root}/{path}", KAFKA, root)
-        assert "reserved for alert channels" in (said or "")
+        assert "reserved for channels and hooks" in (said or "")
     for reference in (
         f"file:{root}/primary.key",
         f"properties:{root}/primary.key:value",
@@ -134,6 +134,37 @@ def test_channels_may_have_a_directory_of_their_own(root: Path, tmp_path: Path) 
     inside = {"UNDERSTUDY_NOTIFY_ROOTS": str(root / "notify")}
     assert refusal(f"file:{root}/notify/slack", KAFKA, root, **inside) is not None
     assert refusal(f"file:{root}/notify-key", KAFKA, root, **inside) is None
+
+
+def test_masks_share_no_secret_with_clusters_nor_with_channels(root: Path) -> None:
+    (root / "mask-customers").write_text("key")
+    (root / "mask-borrowed").symlink_to(root / "primary.key")
+    (root / "mask-alerts").symlink_to(root / "notify-key")
+    names = {"UNDERSTUDY_MASK_CUSTOMERS": "x", "KAFKA_FREE": "y"}
+    for reference in (f"file:{root}/mask-customers", "env:UNDERSTUDY_MASK_CUSTOMERS"):
+        assert refusal(reference, MASK, root, **names) is None
+        assert refusal(reference, KAFKA, root, **names) is not None
+        assert refusal(reference, NOTIFY, root, **names) is not None
+    for reference in (
+        "env:KAFKA_FREE",
+        "env:UNDERSTUDY_SECRET_KEY",
+        "env:UNDERSTUDY_MASK_ROOTS",
+        f"file:{root}/primary.key",
+        f"file:{root}/mask-borrowed",
+        f"file:{root}/mask-alerts",
+        f"properties:{root}/primary.key:value",
+    ):
+        assert "created for them" in (refusal(reference, MASK, root, **names) or "")
+    together = {"UNDERSTUDY_MASK_ROOTS": str(root), "UNDERSTUDY_NOTIFY_ROOTS": str(root)}
+    assert "reserved for" in (refusal(f"file:{root}/notify-key", MASK, root, **together) or "")
+
+
+def test_a_runner_resolves_masks_of_both_kinds_and_nothing_else(root: Path) -> None:
+    environ = {"UNDERSTUDY_MASK_A": "new", "KAFKA_A": "old", "PATH": "/bin"}
+    assert resolve_mask("env:UNDERSTUDY_MASK_A", environ).reveal() == "new"
+    assert resolve_mask("env:KAFKA_A", environ).reveal() == "old"
+    with pytest.raises(SecretUnavailable):
+        resolve_mask("env:PATH", environ)
 
 
 @pytest.mark.parametrize(

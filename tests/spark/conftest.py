@@ -11,7 +11,7 @@ from controlplane.demo.processes.guard import Guard
 from tests.spark.lab import Lab
 
 # A secret that rules on records may use.
-MASK_VARIABLE = "KAFKA_TEST_MASK"
+MASK_VARIABLE = "UNDERSTUDY_MASK_TEST"
 MASK_KEY = "the key of masks"
 
 

@@ -23,7 +23,7 @@ KEPT = 120
 RULE = TransformRule(
     topics=".*ruled",
     where="cast(get_json_object(cast(value as string), '$.n') as int) % 5 < 3",
-    value="json_hmac(value, 'env:KAFKA_TEST_MASK', 'n')",
+    value="json_hmac(value, 'env:UNDERSTUDY_MASK_TEST', 'n')",
 )
 
 

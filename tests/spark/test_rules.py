@@ -89,7 +89,7 @@ def test_fields_are_masked_and_dropped_and_tombstones_pass(lab: Lab) -> None:
             TransformRule(
                 topics=".*",
                 where="header(headers, 'test') is null",
-                value="json_mask(json_drop(json_hmac(value, 'env:KAFKA_TEST_MASK', 'id'), "
+                value="json_mask(json_drop(json_hmac(value, 'env:UNDERSTUDY_MASK_TEST', 'id'), "
                 "'card.number'), '***', 'name')",
                 headers="set_header(headers, 'copied-by', cast('understudy' as binary))",
             )

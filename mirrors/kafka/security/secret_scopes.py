@@ -1,9 +1,10 @@
 """Which variables and files a secret reference may name, by the purpose of the secret.
 
-A person who edits a cluster or a channel also chooses the address that receives its secret.
-Therefore:
+A person who edits a cluster or a channel also chooses the address that receives its secret, and
+who edits a flow sees masks of guesses. Therefore:
 
-- `KAFKA` (logins and keys of clusters) and `NOTIFY` (alert channels and webhooks) share no secret.
+- `KAFKA` (logins and keys of clusters), `NOTIFY` (alert channels and webhooks) and `MASK` (keys of
+  masks in rules on records) share no secret.
 - No reference reaches a secret of the installation itself: neither a variable of its own nor a
   file that such a variable names. Real paths and inodes are compared, so neither a symbolic nor a
   hard link leads there.
@@ -13,6 +14,7 @@ Therefore:
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import os
 import re
@@ -25,15 +27,13 @@ from mirrors.installation import state_directory
 ENV_PATTERN = "UNDERSTUDY_SECRET_ENV_PATTERN"
 ROOTS = "UNDERSTUDY_SECRET_ROOTS"
 NOTIFY_ROOTS = "UNDERSTUDY_NOTIFY_ROOTS"
+MASK_ROOTS = "UNDERSTUDY_MASK_ROOTS"
 RESERVED_FILES = "UNDERSTUDY_RESERVED_FILES"
 
 DEFAULT_ENV_PATTERN = r"^KAFKA_[A-Z0-9_]+$"
 DEFAULT_ROOTS = "/run/secrets"
 NOTIFY_PREFIX = "UNDERSTUDY_NOTIFY_"
-NOTIFY_FILE_PREFIX = "notify"
 
-# Settings, not secrets, although their names begin like those of secrets.
-_NOTIFY_SETTINGS = frozenset({"UNDERSTUDY_NOTIFY_ALLOW", NOTIFY_ROOTS})
 _OWN_PREFIXES = ("UNDERSTUDY_", "DJANGO_", "CELERY_")
 _OWN_NAMES = frozenset(
     {"DATABASE_URL", "REDIS_URL", "SECRET_KEY", "PGPASSWORD", "PGPASSFILE", "PGSSLKEY"}
@@ -51,17 +51,67 @@ class Purpose(enum.StrEnum):
 
     KAFKA = "kafka"
     NOTIFY = "notify"
+    MASK = "mask"
+
+
+@dataclasses.dataclass(frozen=True)
+class Reserved:
+    """Variables and files that serve one purpose only.
+
+    Without `roots`, a setting, files under the common roots whose names begin with `file_prefix`.
+    """
+
+    users: str
+    prefix: str
+    roots: str
+    file_prefix: str
+    # Settings, not secrets, although their names begin like those of secrets.
+    settings: frozenset[str]
+
+    def has(self, real: Path, environ: Mapping[str, str]) -> bool:
+        if environ.get(self.roots):
+            return _is_under(real, _roots(self.roots, environ))
+        for root in _roots(ROOTS, environ):
+            if real.is_relative_to(root):
+                inside = real.relative_to(root)
+                named = inside.name.startswith(self.file_prefix)
+                return named or self.file_prefix in inside.parts[:-1]
+        return False
+
+    def where(self, environ: Mapping[str, str]) -> str:
+        if environ.get(self.roots):
+            return f"files under {environ[self.roots]} ({self.roots})"
+        return (
+            f"files under {environ.get(ROOTS, DEFAULT_ROOTS)} ({ROOTS}) whose name begins with "
+            f"{self.file_prefix}"
+        )
+
+
+_ONLY = "use only secrets that were created for them"
+_RESERVED = {
+    Purpose.NOTIFY: Reserved(
+        users="channels and hooks",
+        prefix=NOTIFY_PREFIX,
+        roots=NOTIFY_ROOTS,
+        file_prefix="notify",
+        settings=frozenset({"UNDERSTUDY_NOTIFY_ALLOW", NOTIFY_ROOTS}),
+    ),
+    Purpose.MASK: Reserved(
+        users="masks",
+        prefix="UNDERSTUDY_MASK_",
+        roots=MASK_ROOTS,
+        file_prefix="mask",
+        settings=frozenset({MASK_ROOTS}),
+    ),
+}
 
 
 def name_refusal(name: str, purpose: Purpose, environ: Mapping[str, str]) -> str | None:
     """Why a reference of this purpose may not name a variable; None when it may."""
-    if purpose is Purpose.NOTIFY:
-        if name.startswith(NOTIFY_PREFIX) and name not in _NOTIFY_SETTINGS:
+    if (own := _RESERVED.get(purpose)) is not None:
+        if name.startswith(own.prefix) and name not in own.settings:
             return None
-        return (
-            "channels and hooks use only secrets that were created for them, variables named "
-            f"{NOTIFY_PREFIX}…"
-        )
+        return f"{own.users} {_ONLY}, variables named {own.prefix}…"
     if is_own(name):
         return (
             "this variable belongs to Understudy itself and is never sent to a cluster. Set the "
@@ -75,23 +125,26 @@ def name_refusal(name: str, purpose: Purpose, environ: Mapping[str, str]) -> str
 
 def path_refusal(path: str, real: Path, purpose: Purpose, environ: Mapping[str, str]) -> str | None:
     """Why a reference of this purpose may not name a file; `real` is its resolved path."""
-    if "\x00" in path or not path.startswith("/"):
-        return _outside(purpose, environ)
-    for_notify = _is_for_notify(real, environ)
-    if purpose is Purpose.NOTIFY and not for_notify:
-        return _outside(purpose, environ)
-    if purpose is Purpose.KAFKA and not _is_under(real, _roots(ROOTS, environ)):
-        return _outside(purpose, environ)
-    if purpose is Purpose.KAFKA and for_notify:
-        return (
-            "this file is reserved for alert channels and webhooks and is never sent to a "
-            f"cluster. Keep secrets of clusters in other files ({NOTIFY_ROOTS})"
-        )
+    own = _RESERVED.get(purpose)
+    is_absolute = "\x00" not in path and path.startswith("/")
+    if own is not None and not (is_absolute and own.has(real, environ)):
+        return f"{own.users} {_ONLY}, {own.where(environ)}"
+    if own is None and not (is_absolute and _is_under(real, _roots(ROOTS, environ))):
+        return f"the file must be under {environ.get(ROOTS, DEFAULT_ROOTS)} ({ROOTS})"
+    # Files of channels before those of masks, if both have the same.
+    for other, reserved in _RESERVED.items():
+        if other is purpose:
+            break
+        if reserved.has(real, environ):
+            return (
+                f"this file is reserved for {reserved.users}. Keep the secret in another file "
+                f"({reserved.roots})"
+            )
     if _PLATFORM & set(real.parts) or ("azure", "tokens") in zip(
         real.parts, real.parts[1:], strict=False
     ):
         return "this file is a credential of the platform, not a secret for a cluster"
-    return _own_file_refusal(real, purpose, environ)
+    return _own_file_refusal(real, own, environ)
 
 
 def is_own(name: str) -> bool:
@@ -131,9 +184,9 @@ def _files_in_url(url: str) -> Iterator[str]:
             yield value
 
 
-def _own_file_refusal(real: Path, purpose: Purpose, environ: Mapping[str, str]) -> str | None:
+def _own_file_refusal(real: Path, own: Reserved | None, environ: Mapping[str, str]) -> str | None:
     for path, name in own_files(environ).items():
-        if purpose is Purpose.NOTIFY and name.startswith(NOTIFY_PREFIX):
+        if own is not None and name.startswith(own.prefix):
             continue
         if real.is_relative_to(path) or _is_same_file(real, path):
             return (
@@ -150,17 +203,6 @@ def _is_same_file(one: Path, other: str) -> bool:
         return False
 
 
-def _is_for_notify(real: Path, environ: Mapping[str, str]) -> bool:
-    if environ.get(NOTIFY_ROOTS):
-        return _is_under(real, _roots(NOTIFY_ROOTS, environ))
-    for root in _roots(ROOTS, environ):
-        if real.is_relative_to(root):
-            inside = real.relative_to(root)
-            named = inside.name.startswith(NOTIFY_FILE_PREFIX)
-            return named or NOTIFY_FILE_PREFIX in inside.parts[:-1]
-    return False
-
-
 def _is_under(real: Path, roots: list[Path]) -> bool:
     return any(real.is_relative_to(root) for root in roots)
 
@@ -168,18 +210,3 @@ def _is_under(real: Path, roots: list[Path]) -> bool:
 def _roots(variable: str, environ: Mapping[str, str]) -> list[Path]:
     named = environ.get(variable, DEFAULT_ROOTS)
     return [Path(root).resolve() for root in named.split(os.pathsep) if root.startswith("/")]
-
-
-def _outside(purpose: Purpose, environ: Mapping[str, str]) -> str:
-    if purpose is Purpose.KAFKA:
-        return f"the file must be under {environ.get(ROOTS, DEFAULT_ROOTS)} ({ROOTS})"
-    if environ.get(NOTIFY_ROOTS):
-        return (
-            "channels and hooks use only secrets that were created for them, files under "
-            f"{environ[NOTIFY_ROOTS]} ({NOTIFY_ROOTS})"
-        )
-    return (
-        "channels and hooks use only secrets that were created for them, files under "
-        f"{environ.get(ROOTS, DEFAULT_ROOTS)} ({ROOTS}) whose name begins with "
-        f"{NOTIFY_FILE_PREFIX}"
-    )

@@ -105,6 +105,12 @@ def _resolved(reference: str, purpose: Purpose, environ: Mapping[str, str] | Non
     )
 
 
+def resolve_mask(reference: str, environ: Mapping[str, str] | None = None) -> Secret:
+    """The key of a mask. One that a rule named before masks had variables of their own goes on."""
+    is_own = check_reference(reference, purpose=Purpose.MASK, environ=environ) is None
+    return resolve(reference, purpose=Purpose.MASK if is_own else Purpose.KAFKA, environ=environ)
+
+
 def check_reference(
     reference: str,
     *,

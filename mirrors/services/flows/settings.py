@@ -17,8 +17,9 @@ from mirrors.domain.settings.changes import changes_sentence, initial_changes
 from mirrors.domain.settings.references import same_secret
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.standby.flow_definition import references_of
-from mirrors.domain.transforms.rules import TRANSFORMS
+from mirrors.domain.transforms.rules import TRANSFORMS, parse_rules
 from mirrors.domain.transforms.sql import secret_references
+from mirrors.kafka.security.secret_scopes import Purpose
 from mirrors.kafka.security.secrets import check_reference
 from mirrors.models import Cluster, Flow, Job, Runner
 from mirrors.models.access.grants import FlowLabel
@@ -30,11 +31,23 @@ from mirrors.services.flows.renames import check_renamed_topics
 from mirrors.services.hooks import check_hook_keys
 from mirrors.services.runners.settings import check_not_retired, ensure_default_runner
 
+_OLD_MASK = (
+    "Rule {number} masks with {reference}. It goes on, but new rules need UNDERSTUDY_MASK_… or a "
+    "file for masks (docs/operations/access/secrets.md). Another key changes all masks."
+)
+
 
 def validate_settings(
-    source: Cluster, target: Cluster, properties: Mapping[str, str], itself: Flow | None = None
+    source: Cluster,
+    target: Cluster,
+    properties: Mapping[str, str],
+    itself: Flow | None = None,
+    backup: Mapping[str, str] | None = None,
 ) -> tuple[FlowSpec, list[str]]:
-    """The spec and its warnings, checked against all flows that are not stopped."""
+    """The spec and its warnings, checked against all flows that are not stopped.
+
+    `backup`: settings of this flow that were accepted before, from a signed record.
+    """
     if source.pk == target.pk:
         sentence = f"A flow needs two clusters; {source.alias} is both source and target."
         raise InvalidSettings({"target": [sentence]})
@@ -47,33 +60,48 @@ def validate_settings(
     active = others.exclude(desired_state=DesiredState.STOPPED)
     ids = dict(Cluster.objects.values_list("alias", "cluster_id"))
     warnings = check_flow(spec, [other.spec for other in active], ids)
-    check_secrets_of_rules(spec)
+    warnings += check_secrets_of_rules(spec, backup if itself is None else itself.properties)
     check_renamed_topics(spec, itself)
     return spec, warnings
 
 
-def check_secrets_of_rules(spec: FlowSpec) -> None:
-    """A rule may refer only to secrets that connections may refer to; none is read here.
+def check_secrets_of_rules(spec: FlowSpec, before: Mapping[str, str] | None) -> list[str]:
+    """A rule may refer only to secrets of masks; none is read here. Returns warnings.
 
-    Nor to one that a cluster uses: masks of guesses would confirm the right guess of a password.
+    Masks of guesses would confirm the right guess of a password. What the flow referred to with
+    the settings `before` goes on, unless a cluster uses it.
     """
     if not (found := secret_references(spec.settings.transforms)):
-        return
+        return []
     clusters = Cluster._base_manager.all()
     used = [
         str(each)
         for row in clusters
         for each in (*references_of(row.spec).values(), *row.properties.values())
     ]
-    refused = []
+    kept = _secrets_of_rules(before or {})
+    refused, warnings = [], []
     for number, field, reference in found:
-        why = check_reference(reference)
+        why = check_reference(reference, purpose=Purpose.MASK)
+        if why is not None and reference in kept:
+            why = check_reference(reference)
+            warnings.append(_OLD_MASK.format(number=number, reference=reference))
         if why is None and same_secret(reference, used):
             why = f"{reference} is a secret of a cluster. A mask needs a secret of its own."
         if why is not None:
             refused.append(f"{TRANSFORMS}, rule {number}, {field}: {why}")
     if refused:
         raise InvalidSettings({TRANSFORMS: refused})
+    return warnings
+
+
+def _secrets_of_rules(properties: Mapping[str, str]) -> set[str]:
+    """The references in the rules of earlier settings of the flow."""
+    try:
+        rules = parse_rules(properties.get(TRANSFORMS) or "[]")
+    except ValueError:
+        return set()
+    return {reference for _, _, reference in secret_references(rules)}
 
 
 def lock_pairs() -> None:
@@ -109,12 +137,13 @@ def create_flow(
     properties: Mapping[str, str],
     runner: Runner | None = None,
     desired_state: str = DesiredState.RUNNING,
+    backup: Mapping[str, str] | None = None,
     who: str,
 ) -> Flow:
     """A new flow. Raises one sentence per setting that cannot work or would do harm."""
     with transaction.atomic():
         lock_pairs()
-        spec, warnings = validate_settings(source, target, properties)
+        spec, warnings = validate_settings(source, target, properties, backup=backup)
         check_hook_keys({}, spec.properties)
         check_not_retired(runner)
         flow = Flow.objects.create(

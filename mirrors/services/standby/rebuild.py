@@ -175,6 +175,7 @@ def _restore(
             source=source,
             target=target,
             properties=kept.properties,
+            backup=kept.properties,
             runner=Runner.objects.filter(name=kept.runner).first(),
             desired_state=desired,
             who=who,

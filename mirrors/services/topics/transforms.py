@@ -81,7 +81,7 @@ def request_preview(
         raise InvalidSettings({TRANSFORMS: [sentence]})
     check_expressions(spec)
     check_routes(spec)
-    check_secrets_of_rules(spec)
+    check_secrets_of_rules(spec, flow.properties)
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     # The right on a flow is no right to read other topics of its source.
     verdict = TopicSelection(spec.settings, policy).decide(topic)
