@@ -16,10 +16,12 @@ from mirrors.domain.schemas import registry
 from mirrors.domain.settings.references import Reference
 from mirrors.domain.settings.table import nearest
 from mirrors.domain.settings.value_types import (
+    LABEL_TOPICS,
     Boolean,
     Extensions,
     Integer,
     Kind,
+    LabelTopics,
     OneOf,
     Text,
     Url,
@@ -96,6 +98,8 @@ CLUSTER = COMMON | _table(
               "the region of an MSK cluster whose logins AWS IAM decides; no client id or secret"),
     ClientKey("aws.msk.role.arn", Text(500), None,
               "the role to assume for the login; without it, the identity of the host"),
+    ClientKey(LABEL_TOPICS, LabelTopics(), None,
+              "which topics of this cluster editors of a flow may choose, by the flow's labels"),
 )  # fmt: skip
 CONSUMER = COMMON | _table(
     ClientKey("auto.offset.reset", OneOf(("earliest", "latest")), None,

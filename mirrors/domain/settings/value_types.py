@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+import re
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from mirrors.domain.cron import Cron, Zone
@@ -13,6 +14,11 @@ from mirrors.domain.schemas.subjects import SubjectFormat
 from mirrors.domain.settings.references import Reference
 from mirrors.domain.settings.run_bounds import RunUntil, StartFrom
 from mirrors.domain.transforms.rules import RuleList
+
+# A setting of a cluster: which topics editors of flows may choose, by the labels of the flows.
+LABEL_TOPICS: Final = "label.topics"
+_ARROW: Final = "->"
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,6 +217,31 @@ def is_topic_text(text: str) -> bool:
     return text.isascii() and all(letter.isalnum() or letter in "._-" for letter in text)
 
 
+@dataclasses.dataclass(frozen=True)
+class LabelTopics:
+    """Rules as in `topic.rename`: each has a label, and an expression for whole topic names.
+
+    No expression has a comma.
+    """
+
+    description = f"rules `label {_ARROW} expression` with commas between them"
+
+    def parse(self, text: str) -> dict[str, tuple[str, ...]]:
+        """The expressions of each label."""
+        found: dict[str, list[str]] = {}
+        for number, rule in enumerate(text.split(","), 1):
+            label, _, pattern = (part.strip() for part in rule.partition(_ARROW))
+            if not pattern or not _LABEL.fullmatch(label):
+                raise ValueError(
+                    f"has no `label {_ARROW} expression` as rule {number}; rules look like "
+                    r"payments -> payments\..*, orders -> orders, with commas between them"
+                )
+            found.setdefault(label, []).append(pattern)
+        for patterns in found.values():
+            check_patterns(patterns)
+        return {label: tuple(patterns) for label, patterns in found.items()}
+
+
 Kind = (
     Boolean
     | Integer
@@ -231,6 +262,7 @@ Kind = (
     | RuleList
     | SubjectFormat
     | RenameList
+    | LabelTopics
 )
 
 

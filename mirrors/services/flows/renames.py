@@ -1,14 +1,20 @@
-"""Checks `topic.rename` against topics that are known: replicated ones, and those of the source."""
+"""Checks the topics of a flow: `topic.rename` against known ones, and what its clusters allow."""
 
 from __future__ import annotations
 
+from django.core.exceptions import PermissionDenied
+
+from mirrors.domain.access.grants import Subject
+from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.filters.topics import TopicSelection
+from mirrors.domain.flows.topic_bounds import beyond_labels
 from mirrors.domain.flows.written_names import check_collisions
 from mirrors.domain.patterns.renames import RENAME, RenameRule, exact_rules, format_renames
 from mirrors.domain.replication_policy import policy_for
 from mirrors.domain.specs import FlowSpec
 from mirrors.models import Flow, FlowPartition, FlowTopic, PartitionMap
+from mirrors.models.access.grants import demand_here
 
 _SHOWN = 5
 # Settings that decide which topics have which names.
@@ -36,7 +42,28 @@ def check_renamed_topics(spec: FlowSpec, flow: Flow | None) -> None:
     check_collisions(policy, (name for name in names if selection.decide(name).replicated))
 
 
+def check_label_topics(spec: FlowSpec, flow: Flow | None) -> None:
+    """Raise InvalidSettings if this person may not let the flow reach further topics.
+
+    Who may add a flow between the clusters may edit it without bounds; so may commands and workers.
+    A new flow needs that right anyway. `flow`: as it is stored.
+    """
+    if flow is None:
+        return
+    labels = set(flow.labels.values_list("name", flat=True))
+    beyond = beyond_labels(_stored(flow), spec, labels)
+    if beyond is None:
+        return
+    pair = Subject(name=flow.name, clusters=(flow.source_id, flow.target_id))
+    try:
+        demand_here(pair, Right.EDIT)
+    except PermissionDenied:
+        key = "topics" if beyond.does == "select" else "topic.rename"
+        raise InvalidSettings({key: [beyond.sentence(labels)]}) from None
+
+
 def _stored(flow: Flow) -> FlowSpec | None:
+    """The spec of the stored settings; None if they are invalid."""
     try:
         return flow.spec
     except InvalidSettings:

@@ -27,7 +27,7 @@ from mirrors.models.audit.transitions import note, record
 from mirrors.models.flows import DesiredState, record_edit
 from mirrors.services.access.approvals import check_not_loosened, has_own_rule
 from mirrors.services.errors import Conflict
-from mirrors.services.flows.renames import check_renamed_topics
+from mirrors.services.flows.renames import check_label_topics, check_renamed_topics
 from mirrors.services.hooks import check_hook_keys
 from mirrors.services.runners.settings import check_not_retired, ensure_default_runner
 
@@ -62,6 +62,7 @@ def validate_settings(
     warnings = check_flow(spec, [other.spec for other in active], ids)
     warnings += check_secrets_of_rules(spec, backup if itself is None else itself.properties)
     check_renamed_topics(spec, itself)
+    check_label_topics(spec, itself)
     return spec, warnings
 
 
