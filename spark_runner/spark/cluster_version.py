@@ -7,6 +7,8 @@ master is asked before: `BoundPortsRequest` is understood by all versions of Spa
 
 - Only major and minor version count: Spark keeps its messages within them.
 - A master that does not respond, or has no page, is not refused. Spark itself reports it.
+- No master is at a link-local address or a cloud's metadata service. Its page is asked at a checked
+  address, and a redirect is not followed: the page may be anybody's.
 """
 
 from __future__ import annotations
@@ -14,12 +16,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
-import urllib.request
+import time
 from typing import Any
 
 import pyspark
+import urllib3
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
+
+from mirrors.domain.errors import KafkaUnavailable
+from mirrors.kafka.dns import resolve_host
+from mirrors.kafka.security.egress import permitted_targets
 
 log = logging.getLogger("spark_runner.spark")
 
@@ -27,7 +34,8 @@ log = logging.getLogger("spark_runner.spark")
 ANSWER_S = 15.0
 PAGE_S = 15.0
 _PAGE_BYTES = 1 << 20
-_VERSION = re.compile(r'class="version[^"]*"[^>]*>\s*(\d+\.\d+[^<\s]*)\s*<')
+_RESOLVE_S = 5.0
+_VERSION = re.compile(r'class="version[^"]*"[^>]*>\s*(\d+\.\d+[\w.-]{0,20})\s*<')
 
 
 def version_on(page: str) -> str:
@@ -47,6 +55,17 @@ def version_refusal(address: str, found: str, own: str) -> str:
     )
 
 
+def address_refusal(address: str) -> str:
+    """Why no master may be at `host:port`; empty if one may, or if the name does not resolve."""
+    try:
+        _permitted(address)
+    except KafkaUnavailable as error:
+        return f"The Spark master {address} cannot be used: {error.message}"
+    except (OSError, ValueError):
+        return ""
+    return ""
+
+
 def check_version(conf: SparkConf, addresses: list[str]) -> str:
     """Ask the masters, in order, until one has answered. Starts Java; `version_refusal`'s answer.
 
@@ -57,7 +76,7 @@ def check_version(conf: SparkConf, addresses: list[str]) -> str:
     for address in addresses:
         try:
             found = version_on(_page_of(address))
-        except (Py4JError, OSError) as error:
+        except (Py4JError, OSError, KafkaUnavailable) as error:
             log.info("The version of the Spark master %s is unknown: %s", address, _cause(error))
             continue
         return version_refusal(address, found, pyspark.__version__)
@@ -68,13 +87,42 @@ def _release(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
+def _permitted(address: str) -> list[str]:
+    """The IP addresses of `host:port`. Raises KafkaUnavailable, OSError or ValueError."""
+    host, _, port = address.rpartition(":")
+    found = permitted_targets(resolve_host(host.strip("[]"), int(port), _RESOLVE_S), int(port))
+    return list(dict.fromkeys(str(target[0]) for _, target in found))
+
+
 def _page_of(address: str) -> str:
-    """The first page of the master's UI."""
-    host = address.rpartition(":")[0]
-    url = f"http://{host}:{_port_of_page(address)}/"
-    with urllib.request.urlopen(url, timeout=PAGE_S) as answer:
-        text: str = answer.read(_PAGE_BYTES).decode("utf-8", "replace")
-        return text
+    """The first page of the master's UI. Raises OSError if no address of its host has one."""
+    host, port = address.rpartition(":")[0], _port_of_page(address)
+    failed = OSError("its host has no address")
+    for ip in _permitted(f"{host}:{port}"):
+        try:
+            return _read_page(ip, port, host)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            failed = OSError(str(error))
+    raise failed
+
+
+def _read_page(ip: str, port: int, host: str) -> str:
+    ends = time.monotonic() + PAGE_S
+    with urllib3.HTTPConnectionPool(ip, port, timeout=urllib3.Timeout(total=PAGE_S)) as pool:
+        answer = pool.urlopen(
+            "GET",
+            "/",
+            headers={"Host": f"{host}:{port}"},
+            redirect=False,
+            retries=False,
+            preload_content=False,
+        )
+        body = b""
+        while len(body) < _PAGE_BYTES and time.monotonic() < ends:
+            if not (piece := answer.read1(1 << 16)):
+                break
+            body += piece
+        return body.decode("utf-8", "replace")
 
 
 def _port_of_page(address: str) -> int:

@@ -24,7 +24,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.kafka.security import librdkafka_egress
 from mirrors.kafka.security.secret_scopes import RESERVED_FILES
 from spark_runner.native import loader
-from spark_runner.spark.cluster_version import check_version
+from spark_runner.spark.cluster_version import address_refusal, check_version
 from spark_runner.spark.java import java_options, keep_archive
 from spark_runner.spark.settings import (
     UNAUTHENTICATED,
@@ -113,7 +113,11 @@ def open_context(
     if not is_local(master):
         # Only paths: references that an executor resolves cannot reach these files either.
         conf.set(f"spark.executorEnv.{RESERVED_FILES}", os.environ.get(RESERVED_FILES, ""))
-    if master.startswith(STANDALONE) and (why := check_version(conf, addresses_of(master))):
+    addresses = addresses_of(master)
+    # Before Java starts, which connects to each of them.
+    if why := "".join(filter(None, map(address_refusal, addresses))):
+        raise InvalidMaster(why)
+    if addresses and (why := check_version(conf, addresses)):
         raise InvalidMaster(why)
     context = SparkContext(conf=conf)
     context.setLogLevel("ERROR")

@@ -17,6 +17,7 @@ class FakeRegistry:
         self.answers: dict[str, tuple[int, Any]] = {"/subjects": (200, ["a"])}
         self.headers: list[dict[str, str]] = []
         self.paths: list[str] = []
+        self.location = ""
         fake = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -26,6 +27,8 @@ class FakeRegistry:
                 missing = (404, {"error_code": 40403, "message": "Schema not found"})
                 status, body = fake.answers.get(self.path, missing)
                 self.send_response(status)
+                if fake.location:
+                    self.send_header("Location", fake.location)
                 self.end_headers()
                 self.wfile.write(body if isinstance(body, bytes) else json.dumps(body).encode())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 import time
 import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -179,6 +180,54 @@ def test_the_deployments_egress_rules_apply(
     monkeypatch.delenv("UNDERSTUDY_EGRESS_ALLOW")
     with pytest.raises(RegistryUnavailable, match="may not connect to it"):
         client_of("http://169.254.169.254").subjects()
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("169.254.169.254", "2852039166", "0xa9fea9fe", "0251.0376.0251.0376", "169.254.43518"),
+        *("[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "[2002:a9fe:a9fe::1]"),
+        *("[fe80::1]", "[fd00:ec2::254]", "100.100.100.200", "168.63.129.16"),
+        *("metadata.example", "both.example"),
+    ],
+)
+def test_no_way_to_write_a_metadata_service_leads_there(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By number, by name, by an address within an address; whatever the rules allow."""
+    known = {
+        "metadata.example": ["169.254.169.254"],
+        "both.example": ["fd00:ec2::254", "169.254.169.254"],
+    }
+    real = socket.getaddrinfo
+    asked: list[str] = []
+
+    def look_up(name: str, port: int, **more: Any) -> list[Any]:
+        rows = [real(ip, port, **more) for ip in known.get(name, [name])]
+        return [row for found in rows for row in found]
+
+    def connect(address: tuple[Any, ...], *_: Any, **__: Any) -> None:
+        asked.append(str(address[0]))
+        raise OSError("a test makes no connection")
+
+    monkeypatch.setattr("mirrors.kafka.dns.socket.getaddrinfo", look_up)
+    monkeypatch.setattr("urllib3.util.connection.create_connection", connect)
+    monkeypatch.setenv("UNDERSTUDY_EGRESS_ALLOW", "*,0.0.0.0/0,[::/0]")
+    with pytest.raises(RegistryUnavailable, match=r"may (not )?connect|not resolve"):
+        client_of(f"http://{host}/", deadline_s=2.0).subjects()
+    assert asked == []
+
+
+def test_a_redirect_is_not_followed(fake: FakeRegistry) -> None:
+    other = FakeRegistry()
+    fake.answers["/subjects"] = (302, b"")
+    fake.location = f"{other.url}/subjects"
+    try:
+        with pytest.raises(RegistryRefused, match="responded 302"):
+            client_of(fake.url).subjects()
+    finally:
+        other.close()
+    assert other.paths == []
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from mirrors import launcher
-from spark_runner.spark.cluster_version import version_on, version_refusal
+from spark_runner.spark import cluster_version
+from spark_runner.spark.cluster_version import address_refusal, version_on, version_refusal
+from tests.schemas.fake_registry import FakeRegistry
 from tests.spark.standalone import SHARED, standalone_cluster
 from tests.spark.test_spark_settings import written
 from tests.spark.two_hosts import ROOT
@@ -47,6 +49,40 @@ def test_the_version_is_read_from_a_masters_page(page: str, version: str) -> Non
 )
 def test_only_another_release_is_refused(found: str, own: str, refused: bool) -> None:
     assert bool(version_refusal("m:7077", found, own)) is refused
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("169.254.169.254:7077", "2852039166:7077", "[fd00:ec2::254]:7077"),
+        *("[::ffff:169.254.169.254]:7077", "100.100.100.200:7077"),
+    ],
+)
+def test_no_master_is_a_metadata_service(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No setting allows it; refused before Java starts, which would connect."""
+    monkeypatch.setenv("UNDERSTUDY_EGRESS_ALLOW", "*")
+    assert "metadata service: no connection is made" in address_refusal(address)
+    assert address_refusal("127.0.0.1:7077") == ""
+    assert address_refusal("no-such-host.invalid:7077") == ""
+
+
+def test_a_masters_page_leads_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The master names the port of its page, and the page may be anybody's."""
+    master, other = FakeRegistry(), FakeRegistry()
+    port = int(master.url.rpartition(":")[2])
+    page = b'<span class="version">4.0.1</span>'
+    master.answers["/"], other.answers["/"] = (200, page), (200, page)
+    monkeypatch.setattr(cluster_version, "_port_of_page", lambda _: port)
+    monkeypatch.setenv("http_proxy", other.url)
+    try:
+        assert version_on(cluster_version._page_of("localhost:7077")) == "4.0.1"
+        master.answers["/"], master.location = (302, b""), f"{other.url}/"
+        assert version_on(cluster_version._page_of("localhost:7077")) == ""
+    finally:
+        master.close()
+        other.close()
+    assert other.paths == []
+    assert version_on(f'<b class="version">4.0{"x" * 500}</b>') == ""
 
 
 def test_a_runner_of_another_version_says_so_and_ends(

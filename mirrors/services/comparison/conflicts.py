@@ -38,7 +38,7 @@ from mirrors.domain.formatting import without_nul
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin
 from mirrors.models import ConflictKey, ConflictReport, Flow, FlowPartition, FlowTopic, Runner
-from mirrors.models.access.grants import Owned, demand_here, has_right
+from mirrors.models.access.grants import demand_here, has_right
 from mirrors.models.runners import RunnerState
 from mirrors.services.clock import milliseconds
 from mirrors.services.errors import Conflict
@@ -152,10 +152,19 @@ def newest_reports() -> list[ConflictReport]:
     return list(ConflictReport.objects.filter(pk__in=newest))
 
 
-def with_keys(rows: QuerySet[Any], user: Any, on: Owned) -> QuerySet[Any]:
-    """Annotates `key`: the key for people who may read records there, else its digest."""
-    shown = "text" if has_right(user, Right.OPERATE, on) else "digest"
+def with_keys(rows: QuerySet[Any], user: Any, on: Flow | ConflictReport) -> QuerySet[Any]:
+    """Annotates `key`: the key for people who may read records of both flows, else its digest."""
+    shown = "text" if _may_read_records(user, on) else "digest"
     return rows.annotate(key=Cast(F(shown), TextField()))
+
+
+def _may_read_records(user: Any, on: Flow | ConflictReport) -> bool:
+    if has_right(user, Right.OPERATE):
+        return True
+    flow = on if isinstance(on, Flow) else on.flow
+    # A scheduled report reads the records of the opposite flow without asking for its right.
+    opposite = Flow._base_manager.filter(source=flow.target_id, target=flow.source_id)
+    return all(has_right(user, Right.OPERATE, each) for each in (flow, *opposite))
 
 
 def _opposite(flow: Flow) -> Flow:
