@@ -140,7 +140,7 @@ class TwoHosts:
 
     def _forward(self, name: str, *words: str) -> None:
         self.run(name, [sys.executable, "-m", "tests.spark.port_forwarder", *words])
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while "ready" not in self.log(name):
             assert time.monotonic() < until, self.log(name)
             time.sleep(0.05)
