@@ -76,7 +76,6 @@ class Serve:
             **kept,
             **guard.environment,
             "PYTHONPATH": str(site),
-            "PYTHONDONTWRITEBYTECODE": "1",
             "UNDERSTUDY_HOME": str(self.state),
             **environment,
         }
