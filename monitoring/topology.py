@@ -9,10 +9,11 @@ from datetime import datetime
 from typing import Any
 
 from django.core.cache import cache
-from django.db.models import Count, F
+from django.db import connection
+from django.db.models import F, QuerySet
 from django.db.models.functions import Coalesce
 
-from mirrors.models import Cluster, Flow, GroupOffset
+from mirrors.models import Cluster, Flow, GroupSummary
 from mirrors.models.flow_queries import figures_as_of
 from mirrors.models.flows import DesiredState
 from mirrors.views.page import mark_cluster, mark_flow
@@ -61,17 +62,27 @@ class ClusterContent:
 def group_counts() -> dict[int, int]:
     """Consumer groups by cluster: on a source all that its flows saw, else those with an offset.
 
-    Counting reads all group offsets, so the counts are at most a minute old.
+    Counting reads all groups, so the counts are at most a minute old.
     """
     return cache.get_or_set(_GROUP_COUNTS, _count_groups, _COUNTED_FOR_S) or {}
 
 
 def _count_groups() -> dict[int, int]:
-    rows = GroupOffset.objects.order_by()
-    number = Count("group", distinct=True)
-    synced = rows.filter(target_offset__isnull=False).values_list("flow__target")
-    on_targets = dict(synced.annotate(n=number))
-    return on_targets | dict(rows.values_list("flow__source").annotate(n=number))
+    rows = GroupSummary.objects.order_by()
+    on_targets = _distinct(rows.filter(on_target__gt=0).values("flow__target", "group"))
+    return on_targets | _distinct(rows.values("flow__source", "group"))
+
+
+def _distinct(pairs: QuerySet[Any, Any]) -> dict[int, int]:
+    """Groups by cluster. PostgreSQL finds equal pairs by hash; COUNT(DISTINCT) sorts all names."""
+    select, values = pairs.distinct().query.get_compiler(connection=connection).as_sql()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"WITH pairs(cluster, name) AS ({select})"  # noqa: S608 - a query of the ORM
+            " SELECT cluster, COUNT(*) FROM pairs GROUP BY cluster",
+            values,
+        )
+        return dict(cursor.fetchall())
 
 
 @dataclasses.dataclass(frozen=True)

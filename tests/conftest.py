@@ -13,9 +13,11 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.contrib.auth.hashers import PBKDF2PasswordHasher
+from django.db.models.signals import post_save
 from hypothesis import HealthCheck, settings
 from pytest_django import Settings
 
@@ -35,6 +37,16 @@ settings.load_profile("busy")
 
 # The default costs a third of a second for each sign-in of a test.
 PBKDF2PasswordHasher.iterations = 1_000
+
+
+def _refresh_summaries(*, instance: Any, **_: Any) -> None:
+    from mirrors.models.groups.summaries import refresh_summaries  # noqa: PLC0415 - needs Django
+
+    refresh_summaries(instance.flow)
+
+
+# The product writes rows of groups in bulk, and then the summaries. A test writes single rows.
+post_save.connect(_refresh_summaries, sender="mirrors.GroupOffset")
 
 # Quick to start beats quick under load here; the second compiler costs more than it gives.
 _QUICK = ("-XX:TieredStopAtLevel=1",)

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_safe
 from mirrors.domain.access.rights import Right
 from mirrors.domain.formatting import arrow
 from mirrors.lists.columns import Column, ListSpec, in_files
-from mirrors.models import Cluster, Flow, FlowTopic, GroupOffset, Runner, needs
+from mirrors.models import Cluster, Flow, FlowTopic, GroupSummary, Runner, needs
 from mirrors.models.flow_queries import flows_with_lag
 from mirrors.views.page import mark_cluster, render_page
 from mirrors.views.tables import clean, whole_file
@@ -163,9 +163,9 @@ def _groups(q: str) -> Iterator[Hit]:
 
 def _some_groups(how: str, q: str) -> list[tuple[str, int, str, str]]:
     """Group, flow and the aliases of its clusters."""
-    rows = GroupOffset.objects.filter(**{f"group__{how}": q}).order_by()
+    rows = GroupSummary.objects.filter(**{f"group__{how}": q}).order_by()
     found = rows.values_list("group", "flow", "flow__source__alias", "flow__target__alias")
-    return sorted(found.distinct()[:LIMIT])
+    return sorted(found[:LIMIT])
 
 
 @require_safe

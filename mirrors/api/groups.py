@@ -14,8 +14,9 @@ from mirrors.api.base import ExactFilter, Ordering, Search, StrictModelSerialize
 from mirrors.api.viewsets import FlowRelatedViewSet
 from mirrors.lists.groups import CONSUMER_GROUPS, GROUP_PARTITIONS
 from mirrors.models import Cluster, GroupOffset
-from mirrors.models.groups.offsets import NO_PARTITION, flows_by_group, groups_named
-from mirrors.models.groups.summaries import group_summaries, keys_of, page_of_summaries
+from mirrors.models.groups.clusters import flows_by_group, groups_named
+from mirrors.models.groups.offsets import NO_PARTITION
+from mirrors.models.groups.summaries import GroupSummary, finish_summaries, group_summaries
 
 
 class GroupSerializer(StrictModelSerializer):
@@ -127,7 +128,7 @@ class GroupOrdering(Ordering):
 class ConsumerGroupViewSet(viewsets.GenericViewSet[Any]):
     """Consumer groups of all flows, problems first: lag on the source, and readiness to resume."""
 
-    queryset = GroupOffset.objects.all()
+    queryset = GroupSummary.objects.all()
     serializer_class = ConsumerGroupSerializer
     filter_backends = (ExactFilter, Search, GroupOrdering)
     search_fields = CONSUMER_GROUPS.search
@@ -149,6 +150,7 @@ class ConsumerGroupViewSet(viewsets.GenericViewSet[Any]):
         responses=ConsumerGroupSerializer(many=True),
     )
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        keys = keys_of(self.filter_queryset(self.get_queryset()))
-        rows = page_of_summaries(self.paginate_queryset(keys) or ())
+        rows = finish_summaries(
+            self.paginate_queryset(self.filter_queryset(self.get_queryset())) or ()
+        )
         return self.get_paginated_response(self.get_serializer(rows, many=True).data)

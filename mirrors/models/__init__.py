@@ -51,6 +51,7 @@ from mirrors.models.groups.offsets import (
     KnownCheckpoint,
     SyncedPartition,
 )
+from mirrors.models.groups.summaries import GroupSummary
 from mirrors.models.offsets import (
     OffsetBounds,
     PartitionMap,
@@ -97,6 +98,7 @@ __all__ = [
     "Gap",
     "GroupBookmark",
     "GroupOffset",
+    "GroupSummary",
     "HeartbeatState",
     "Hook",
     "Host",

@@ -21,11 +21,10 @@ from mirrors.views.tables import file_of
 @needs(Right.VIEW)
 def show_approvals(request: HttpRequest) -> HttpResponseBase:
     runs = FailoverRun.objects.filter(state=FailoverState.WAITING, waits_for=WaitsFor.APPROVAL)
-    flows = Flow.objects.select_related("source", "target")
     context = {
         "runs": runs.select_related("flow__source", "flow__target"),
         "waivers": approvals.open_waivers(),
-        "ruled": [flow for flow in flows if approvals.has_own_rule(flow)],
+        "ruled": approvals.flows_with_own_rule(),
     }
     lists = {"runs": WAITING_RUNS, "waivers": WAIVERS}
     if file := file_of(request, context, lists, "approvals"):

@@ -26,7 +26,7 @@ from mirrors.models import Cluster, ClusterTest, Flow, Transition, needs
 from mirrors.models.clusters import SecurityProtocol
 from mirrors.models.drills.readiness import with_proof
 from mirrors.models.flow_queries import flows_with_lag
-from mirrors.models.groups.offsets import flows_by_group, groups_named, groups_of
+from mirrors.models.groups.clusters import flows_by_group, groups_named, groups_of
 from mirrors.services import clusters as services
 from mirrors.views.drills.readiness import first_flows
 from mirrors.views.edit_impact import Impact, changes_between

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Callable
 from itertools import islice
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlencode
 
 from django.db.models import QuerySet
@@ -19,14 +19,12 @@ from mirrors.domain.access.rights import Right
 from mirrors.domain.groups.commands import describe_group
 from mirrors.lists.groups import CLUSTER_GROUPS, CONSUMER_GROUPS, GROUP_PARTITIONS, GROUP_STATES
 from mirrors.models import Cluster, Flow, GroupOffset, needs
-from mirrors.models.groups.offsets import flows_by_group, groups_named, groups_of
+from mirrors.models.groups.clusters import flows_by_group, groups_named, groups_of
 from mirrors.models.groups.summaries import (
     finish_summaries,
     finish_summary,
     flow_names,
     group_summaries,
-    keys_of,
-    page_of_summaries,
 )
 from mirrors.views.page import curl, filter_of, mark_cluster, render_page
 from mirrors.views.tables import (
@@ -79,9 +77,7 @@ def list_all(request: HttpRequest) -> HttpResponseBase:
     ):
         return download
     table = table_of(request, CONSUMER_GROUPS, rows)
-    table.page.object_list = page_of_summaries(
-        keys_of(cast("QuerySet[Any]", table.page.object_list))
-    )
+    table.page.object_list = finish_summaries(table.page)
     context = {
         "table": dataclasses.replace(table, filtered=table.filtered or flow is not None),
         "flow": flow,

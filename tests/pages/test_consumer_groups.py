@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from importlib import import_module
 from typing import Any
 from urllib.parse import quote
 
@@ -17,9 +18,14 @@ from mirrors.domain.groups.commands import describe_group
 from mirrors.domain.groups.resume import GroupPartition, source_lag_of
 from mirrors.kafka.admin.groups import GroupListing, GroupListings
 from mirrors.lists.groups import CONSUMER_GROUPS
-from mirrors.models import Flow, GroupOffset
+from mirrors.models import Flow, GroupOffset, GroupSummary
 from mirrors.models.drills import readiness
-from mirrors.models.groups.summaries import WORST_FIRST, finish_summaries, group_summaries
+from mirrors.models.groups.summaries import (
+    WORST_FIRST,
+    finish_summaries,
+    group_summaries,
+    refresh_summaries,
+)
 from mirrors.services.groups.store import store_listing, store_offset_updates
 from tests.pages import world
 from tests.pages.conftest import As
@@ -93,9 +99,33 @@ def test_the_survey_stores_lag_and_state_of_a_group() -> None:
     rows = list(GroupOffset.objects.order_by("partition"))
     assert [row.source_lag for row in rows] == [2, None]
     assert {row.source_state for row in rows} == {"Stable"}
+    assert (summary("app")["partitions"], summary("app")["least_lag"]) == (2, 2)
+    assert summary("app")["group_state"] == "Stable"
     # The target still has its offset, but the source does not list it any more.
     listing()
     assert {row.source_state for row in GroupOffset.objects.all()} == {""}
+    assert summary("app")["group_state"] == ""
+    # Without an offset anywhere, the group is gone.
+    store_offset_updates(flow=flow, groups={"app"}, found=[], now=timezone.now())
+    assert summary("app")["partitions"] == 0
+    listing()
+    assert not group_summaries().exists()
+
+
+@pytest.mark.django_db
+def test_the_migration_makes_the_summaries_that_a_survey_makes() -> None:
+    flow = world.flow()
+    for at, state in enumerate(sorted(SYNC_STATES)):
+        offset(flow, state, sync_state=state, reason=f"because {state}")
+        offset(flow, "all", at, sync_state=state, source_lag=at or None, re_reads=at or None)
+    of_all = [field.attname for field in GroupSummary._meta.fields if field.name != "id"]
+    before = list(GroupSummary.objects.order_by("group").values_list(*of_all))
+    GroupSummary.objects.all().delete()
+    migration = import_module("mirrors.migrations.0082_group_summaries")
+    with connection.cursor() as cursor:
+        cursor.execute(migration.FILL)
+    assert list(GroupSummary.objects.order_by("group").values_list(*of_all)) == before
+    assert len(before) == len(SYNC_STATES) + 1
 
 
 @pytest.mark.django_db
@@ -199,6 +229,7 @@ def test_ten_thousand_groups_cost_few_queries(signed_in: As) -> None:
         ],
         batch_size=500,
     )
+    refresh_summaries(flow)
     client.get("/groups/")
     with CaptureQueriesContext(connection) as asked:
         text = client.get("/groups/").content.decode()

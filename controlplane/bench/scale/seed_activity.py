@@ -28,6 +28,7 @@ from mirrors.models import (
     Transition,
 )
 from mirrors.models.drills.runs import DrillState
+from mirrors.models.groups.summaries import refresh_summaries
 from monitoring.models import (
     Alert,
     AlertRule,
@@ -57,6 +58,7 @@ def gather(flows: Sequence[Flow], *, now: datetime, days: int, few_groups: bool 
         _groups_by_topic()
     else:
         _groups()
+    refresh_summaries()
     _changes()
     for duty in HOURLY:
         _sync_runs(duty, days)

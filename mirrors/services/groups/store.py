@@ -18,6 +18,7 @@ from mirrors.domain.specs import FlowSpec
 from mirrors.kafka.admin.groups import GroupListing, GroupListings
 from mirrors.models import Flow, GroupOffset
 from mirrors.models.groups.offsets import LONGEST_GROUP, NO_PARTITION
+from mirrors.models.groups.summaries import refresh_summaries
 
 Key = tuple[str, str, int, str]
 EXCLUDED = "excluded"
@@ -127,6 +128,7 @@ def store_listing(
         GroupOffset.objects.bulk_create(fresh, batch_size=_BATCH)
         rows.filter(sync_state=EXCLUDED).update(as_of=now)
         _store_states(flow, listed)
+        refresh_summaries(flow)
     return verdicts
 
 
@@ -190,6 +192,7 @@ def store_offset_updates(
             unique_fields=_KEY,
             update_fields=_FIELDS,
         )
+        refresh_summaries(flow)
 
 
 def _keep_offset_ages(flow: Flow, rows: Iterable[GroupOffset], now: datetime) -> None:
