@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("controlplane", "mirrors", "monitoring", "spark_runner")
 
-FOLDER_LIMIT = 18
+FOLDER_LIMIT = 15
 HARD_LINES = 600
 SMALL_LINES = 60
 SMALL_FILES = 60
