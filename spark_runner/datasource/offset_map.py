@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.internal_topics.encoding import MalformedRecord
@@ -24,57 +24,82 @@ _DEADLINE_S = 120.0
 
 
 Replication = Literal["replicated", "not_replicated", "unknown"]
+# Source topic, partition, generation.
+_MapKey = tuple[str, int, str]
 
 
 @dataclasses.dataclass(frozen=True)
 class PartitionRuns:
-    """The runs of one partition in the order of the target's offsets.
+    """The runs of one partition.
 
+    - `runs`: by target topic, each in the order of its offsets. With routes there are several.
     - `position`: source offset up to which the flow had copied when the runs were read.
     """
 
-    runs: tuple[Run, ...]
+    runs: Mapping[str, tuple[Run, ...]]
     position: int
 
-    def between(self, first: int, end: int, *, upstream: bool) -> OffsetLookup:
-        """A look-up for the offsets of one side from `first` up to but without `end`."""
-        if not upstream:
-            runs = [run for run in self.runs if run.downstream < end]
-            return OffsetLookup(
-                tuple(
-                    (run.downstream, run.length, run.upstream) for run in runs if _ends(run) > first
-                )
-            )
-        rows = ((run.upstream, run.length, run.downstream) for run in later_copies(self.runs))
-        found = tuple(row for row in rows if row[0] < end and row[0] + row[1] > first)
-        return OffsetLookup(found, position=self.position)
+    def of_source(self, first: int, end: int) -> OffsetLookup:
+        """A look-up for source offsets from `first` up to but without `end`."""
+        rows = [
+            _Row(run.upstream, run.length, run.downstream, remote)
+            for remote, runs in self.runs.items()
+            for run in later_copies(runs)
+        ]
+        return OffsetLookup(_within(rows, first, end), position=self.position)
+
+    def of_target(self, remote_topic: str, first: int, end: int) -> OffsetLookup:
+        """A look-up for offsets of this target topic from `first` up to but without `end`."""
+        rows = [
+            _Row(run.downstream, run.length, run.upstream, remote_topic)
+            for run in self.runs.get(remote_topic, ())
+        ]
+        return OffsetLookup(_within(rows, first, end))
 
 
-def _ends(run: Run) -> int:
-    return run.downstream + run.length
+class _Row(NamedTuple):
+    """Consecutive offsets, the first offset of the other side, and the target topic."""
+
+    first: int
+    length: int
+    other: int
+    remote_topic: str
+
+
+def _within(rows: Iterable[_Row], first: int, end: int) -> tuple[_Row, ...]:
+    return tuple(sorted(row for row in rows if row.first < end and row.first + row.length > first))
+
+
+class Counterpart(NamedTuple):
+    """The same record on the other side: its offset, and the target topic of both."""
+
+    offset: int
+    remote_topic: str
 
 
 @dataclasses.dataclass(frozen=True)
 class OffsetLookup:
     """Offsets of the other side.
 
-    - `rows`: first offset, length, first offset of the other side; ordered, without overlaps.
+    - `rows`: ordered, without overlaps.
     - `position`: of the source's records those from here on are not copied; None: unknown, or the
       target's offsets are looked up.
     """
 
-    rows: tuple[tuple[int, int, int], ...] = ()
+    rows: tuple[_Row, ...] = ()
     position: int | None = None
 
-    def of(self, offset: int) -> int | None:
-        """The offset of the same record on the other side; None if no run has it."""
-        at = bisect.bisect_right(self.rows, offset, key=lambda row: row[0]) - 1
+    def of(self, offset: int) -> Counterpart | None:
+        """The same record on the other side; None if no run has it."""
+        at = bisect.bisect_right(self.rows, offset, key=lambda row: row.first) - 1
         if at < 0:
             return None
-        first, length, other = self.rows[at]
-        return other + offset - first if offset - first < length else None
+        row = self.rows[at]
+        if offset - row.first >= row.length:
+            return None
+        return Counterpart(row.other + offset - row.first, row.remote_topic)
 
-    def replication(self, offset: int, other: int | None) -> Replication:
+    def replication(self, offset: int, other: Counterpart | None) -> Replication:
         """Whether the record at `offset` is on both sides; `other` is what `of` found.
 
         A record that no run has may still be a copy: MirrorMaker 2 made it before a takeover, or
@@ -125,11 +150,24 @@ def read_runs(
     policy = policy_for(spec.settings, flow.source.alias, flow.target.alias)
     with pooled_reader(flow.target) as reader:
         positions = dict(_positions(_all(reader, policy.positions_topic()), wanted))
-        generations = {tp: generation_of(row) for tp, row in positions.items()}
-        blocks = _blocks(_all(reader, runs_topic(flow.source.alias)), generations)
-    return {
-        tp: PartitionRuns(_ordered(blocks.get(tp, {})), positions[tp].position) for tp in positions
-    }
+        maps = {
+            (*tp, generation): remote
+            for tp, row in positions.items()
+            for generation, remote in _maps(row, policy.remote_topic(tp[0]))
+        }
+        blocks = _blocks(_all(reader, runs_topic(flow.source.alias)), maps)
+    found: dict[TopicPartition, dict[str, tuple[Run, ...]]] = {tp: {} for tp in positions}
+    for (topic, number, generation), remote in maps.items():
+        runs = _ordered(blocks.get((topic, number, generation), {}))
+        found[topic, number][remote] = runs
+    return {tp: PartitionRuns(found[tp], row.position) for tp, row in positions.items()}
+
+
+def _maps(row: Position, remote_topic: str) -> Iterator[tuple[str, str]]:
+    """Generation and target topic of each current map of the partition."""
+    yield generation_of(row), remote_topic
+    for route in row.routes:
+        yield generation_of(row, route.topic_id), route.topic
 
 
 def _all(reader: TopicReader, topic: str) -> Iterator[InternalRecord]:
@@ -150,19 +188,19 @@ def _positions(
 
 
 def _blocks(
-    records: Iterator[InternalRecord], generations: Mapping[TopicPartition, str]
-) -> dict[TopicPartition, dict[int, bytes]]:
-    """The last version of each block of the current generations, by its first upstream offset."""
-    found: dict[TopicPartition, dict[int, bytes]] = {}
+    records: Iterator[InternalRecord], maps: Collection[_MapKey]
+) -> dict[_MapKey, dict[int, bytes]]:
+    """The last version of each block of these maps, by its first upstream offset."""
+    found: dict[_MapKey, dict[int, bytes]] = {}
     for record in records:
         try:
             key = BlockKey.from_bytes(record.key or b"")
         except MalformedRecord:
             continue
-        tp = (key.topic, key.partition)
-        if generations.get(tp) != key.generation:
+        at = (key.topic, key.partition, key.generation)
+        if at not in maps:
             continue
-        blocks = found.setdefault(tp, {})
+        blocks = found.setdefault(at, {})
         if record.value is None:
             blocks.pop(key.first, None)
         else:

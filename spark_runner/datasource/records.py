@@ -48,20 +48,18 @@ class RecordRange(InputPartition):
     """One task: offsets of one partition of one cluster, from `first` up to but without `end`.
 
     It travels to the executor, so `spec` has references to secrets, which are resolved there.
+    `remote_topic`: None if the records of a source partition go to several topics.
     """
 
     spec: ClusterSpec
     side: Side
     topic: str
-    remote_topic: str
+    read_topic: str
+    remote_topic: str | None
     partition: int
     first: int
     end: int
     lookup: OffsetLookup
-
-    @property
-    def read_topic(self) -> str:
-        return self.topic if self.side == "source" else self.remote_topic
 
 
 def read_records(wanted: RecordRange) -> Iterator[pa.RecordBatch]:
@@ -87,16 +85,17 @@ def read_records(wanted: RecordRange) -> Iterator[pa.RecordBatch]:
 
 def _arrow(wanted: RecordRange, batch: list[KafkaRecord]) -> pa.RecordBatch:
     own = [record.offset for record in batch]
-    other = [wanted.lookup.of(offset) for offset in own]
+    found = [wanted.lookup.of(offset) for offset in own]
+    other = [None if each is None else each.offset for each in found]
     from_source = wanted.side == "source"
     count = len(batch)
     columns: list[Any] = [
         [wanted.topic] * count,
-        [wanted.remote_topic] * count,
+        [wanted.remote_topic if each is None else each.remote_topic for each in found],
         [wanted.partition] * count,
         own if from_source else other,
         other if from_source else own,
-        [wanted.lookup.replication(*pair) for pair in zip(own, other, strict=True)],
+        [wanted.lookup.replication(*pair) for pair in zip(own, found, strict=True)],
         [record.timestamp * 1000 for record in batch],
         ["LogAppendTime" if record.is_append_time else "CreateTime" for record in batch],
         [record.key for record in batch],

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from mirrors.domain.specs import ClusterSpec
+from mirrors.domain.transforms.rules import TRANSFORMS, parse_rules, routes_of
 from mirrors.rest_client import RestClient
 from spark_runner.datasource.options import Options
 
@@ -22,8 +23,9 @@ class FlowView:
     source: ClusterSpec
     target: ClusterSpec
     properties: dict[str, str]
-    # Source topic -> remote topic, of topics that are replicated.
-    remote_topics: dict[str, str]
+    # Source topic -> topics on the target, of topics that are replicated: that of the replication
+    # policy first, then the routes of a rule.
+    remote_topics: dict[str, tuple[str, ...]]
     partitions: tuple[tuple[str, int], ...]
 
 
@@ -37,12 +39,17 @@ class Service:
     def flow(self) -> FlowView:
         row = self._client.get(self._flow)
         partitions = list(self._client.rows(f"{self._flow}partitions/"))
+        rules = parse_rules(row["properties"].get(TRANSFORMS, ""))
         return FlowView(
             name=row["name"],
             source=self._cluster(row["source"]),
             target=self._cluster(row["target"]),
             properties=row["properties"],
-            remote_topics={each["topic"]: each["remote_topic"] for each in partitions},
+            remote_topics={
+                each["topic"]: (each["remote_topic"], *routes_of(each["topic"], rules))
+                for each in partitions
+                if each["remote_topic"]
+            },
             partitions=tuple(sorted((each["topic"], each["partition"]) for each in partitions)),
         )
 

@@ -34,14 +34,17 @@ from spark_runner.datasource.service import FlowView, Service
 _OWED = "owed_records bigint, owed_certainty string, time_lag_ms bigint"
 _SCHEMAS = {
     "records": DDL,
-    "runs": "topic string, partition int, upstream bigint, downstream bigint, length bigint",
+    "runs": (
+        "topic string, remote_topic string, partition int, upstream bigint, downstream bigint, "
+        "length bigint"
+    ),
     "topics": f"topic string, remote_topic string, state string, reason string, {_OWED}",
     "partitions": (
         "topic string, remote_topic string, partition int, state string, position bigint, "
         f"source_stable_end bigint, {_OWED}"
     ),
     "groups": (
-        "group string, topic string, partition int, source_offset bigint, "
+        "group string, topic string, remote_topic string, partition int, source_offset bigint, "
         "translated_offset bigint, target_offset bigint, re_reads bigint, outcome string"
     ),
     "gaps": (
@@ -126,10 +129,12 @@ class _Plan:
         self._is_source = options.side == "source"
         self._spec = self._flow.source if self._is_source else self._flow.target
         wanted = _patterns(options)
+        # The topics that are read, each with its source topic.
         self._topics = {
-            (topic if self._is_source else remote): topic
+            name: topic
             for topic, remote in self._flow.remote_topics.items()
-            if remote and (wanted is None or wanted.matches(topic))
+            if wanted is None or wanted.matches(topic)
+            for name in ([topic] if self._is_source else remote)
         }
         if options.topics and not self._topics:
             raise InvalidOption(
@@ -154,19 +159,29 @@ class _Plan:
         for each in split(ranges, self._options.records_per_task):
             topic = self._topics[each.tp[0]]
             known = runs.get((topic, each.tp[1]))
-            lookup = OffsetLookup()
-            if known is not None:
-                lookup = known.between(each.first, each.end, upstream=self._is_source)
             yield RecordRange(
                 spec=self._spec,
                 side=self._options.side,
                 topic=topic,
-                remote_topic=self._flow.remote_topics[topic],
+                read_topic=each.tp[0],
+                remote_topic=self._remote_topic(each),
                 partition=each.tp[1],
                 first=each.first,
                 end=each.end,
-                lookup=lookup,
+                lookup=OffsetLookup() if known is None else self._lookup(known, each),
             )
+
+    def _remote_topic(self, each: Range) -> str | None:
+        """The target topic of records that no run has; None if there are several."""
+        if not self._is_source:
+            return each.tp[0]
+        remote = self._flow.remote_topics[each.tp[0]]
+        return remote[0] if len(remote) == 1 else None
+
+    def _lookup(self, known: PartitionRuns, each: Range) -> OffsetLookup:
+        if self._is_source:
+            return known.of_source(each.first, each.end)
+        return known.of_target(each.tp[0], each.first, each.end)
 
 
 class _TableReader(DataSourceReader):
@@ -198,8 +213,10 @@ class _TableReader(DataSourceReader):
         wanted = _patterns(self._options)
         partitions = {each for each in flow.partitions if wanted is None or wanted.matches(each[0])}
         for (topic, number), known in sorted(read_runs(flow, partitions).items()):
-            for run in known.runs:
-                yield {"topic": topic, "partition": number, **run._asdict()}
+            for remote, runs in known.runs.items():
+                for run in runs:
+                    place = {"topic": topic, "remote_topic": remote, "partition": number}
+                    yield place | run._asdict()
 
 
 def _patterns(options: Options) -> NamePatterns | None:
