@@ -51,6 +51,7 @@ LONG: Mapping[str, str] = {
     # One victim of each kind stays: a worker, the runner, a broker.
     f"{_KILLS}[backup]": f"{_KILLS}[primary]",
     f"{_KILLS}[beat]": f"{_KILLS}[celery-reconcile]",
+    f"{_KILLS}[celery-tasks]": f"{_KILLS}[celery-reconcile]",
     "spark/test_crashes.py::test_a_killed_runner_goes_on_where_it_was_committed": (
         f"{_KILLS}[runner]"
     ),
@@ -94,7 +95,10 @@ LONG: Mapping[str, str] = {
     f"{_DEAD}[not_kafka]": f"{_DEAD}[tls_broken]",
     f"{_COPIES}[record-LOGIN": f"{_COPIES}[record-TLS-]; the raw lane with each login",
     "wire/test_crashes.py::test_killed_at_any_moment_nothing_is_lost_or_doubled[far-version-1]": (
-        "the same with version 2, and near"
+        "the same near with version 1, and far with version 2"
+    ),
+    "wire/test_crashes.py::test_killed_at_any_moment_nothing_is_lost_or_doubled[near-version-2]": (
+        "the same near with version 1, and far with version 2"
     ),
     "wire/test_distance.py::test_a_full_window_is_cut_and_every_record_arrives[at_least": (
         "the same exactly once"
