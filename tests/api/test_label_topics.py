@@ -108,7 +108,8 @@ def test_an_editor_writes_what_the_target_allows(
         answer = edit(team, flow, **allowed, transforms=json.dumps([rule]))
         assert answer.status_code == status, answer.json()
     assert "It would write orders on backup" in str(answer.json())
-    letters = json.dumps([{"topics": "payments.eu", "on_error": "dead_letter"}])
+    failing = {"topics": "payments.eu", "where": "value is not null", "on_error": "dead_letter"}
+    letters = json.dumps([failing])
     assert edit(team, flow, **allowed, transforms=letters).status_code == 200
     named = {"transforms": letters, "dead.letter.topic": "salaries"}
     assert edit(team, flow, **allowed, **named).status_code == 400

@@ -75,14 +75,18 @@ def test_no_rename_writes_an_internal_topic_or_that_of_another_flow(
 ) -> None:
     other_team(flow)
     route = {"topics": "payments", "topic": f"'{name}'", "routes": [name]}
-    for given in (
-        {"topic.rename": f"payments -> {name}"},
-        {"transforms": json.dumps([route])},
-        {"transforms": json.dumps([{"topics": "payments", "on_error": "dead_letter"}]),
-         "dead.letter.topic": name},
-    ):  # fmt: skip
+    letters = {"topics": "payments", "where": "value is not null", "on_error": "dead_letter"}
+    for key, given in (
+        ("topic.rename", {"topic.rename": f"payments -> {name}"}),
+        ("transforms", {"transforms": json.dumps([route])}),
+        (
+            "dead.letter.topic",
+            {"transforms": json.dumps([letters]), "dead.letter.topic": name},
+        ),
+    ):
         answer = edit(team, flow, {"topics": "payments", **given})
         assert answer.status_code == 400, (given, answer.json())
+        assert list(answer.json()["error"]["fields"]) == [key]
     assert "third.salaries" not in json.dumps(Flow.objects.get(pk=flow.pk).properties)
 
 
