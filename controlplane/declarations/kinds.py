@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from django.db.models import QuerySet
@@ -23,6 +23,7 @@ from mirrors.models import Cluster, Drill, Flow, Hook, Runner, has_right
 from monitoring.api import ChannelViewSet, RuleViewSet
 from monitoring.models import AlertRule, Channel
 
+Rows = Sequence[Mapping[str, Any]]
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 
 
@@ -69,6 +70,9 @@ class Kind:
     # Fields that only admins may read.
     for_admins: tuple[str, ...] = ()
     is_numbered: bool = False
+    # By name: fields that an export has also when they are empty, as a new object without them
+    # would not have them empty.
+    told_empty: Callable[[Rows], Mapping[str, tuple[str, ...]]] = lambda rows: {}
 
     def find(self, name: str) -> str | None:
         """The row's place in an address, or None. Raises BadName."""
@@ -80,7 +84,9 @@ class Kind:
         names = {flow.pk: flow.name for flow in Flow.objects.select_related("source", "target")}
         view = self.view(request=request, format_kwarg=None, action="list", kwargs={})
         seen: Counter[str] = Counter()
-        for row in view.get_serializer(view.get_queryset(), many=True).data:
+        rows = view.get_serializer(view.get_queryset(), many=True).data
+        told_empty = self.told_empty(rows)
+        for row in rows:
             flows = {name: names.get(row[name], row[name]) for name in self.flow_fields}
             found = {**row, **flows}
             name = self.name_of(found)
@@ -88,7 +94,10 @@ class Kind:
             if self.is_numbered and seen[name] > 1:
                 name = f"{name}#{seen[name]}"
             spec = {field: found[field] for field in self.fields}
-            set_fields = {key: value for key, value in spec.items() if value not in _EMPTY}
+            kept = told_empty.get(name, ())
+            set_fields = {
+                key: value for key, value in spec.items() if value not in _EMPTY or key in kept
+            }
             yield {"kind": self.name, "name": name, "spec": set_fields}
 
     def left_out(self, request: Request) -> Iterator[LeftOut]:
@@ -162,6 +171,12 @@ def _flows(flows: QuerySet[Flow]) -> list[tuple[str, str]]:
     return [(flow.name, str(flow.pk)) for flow in flows]
 
 
+def _of_labelled_opposites(rows: Rows) -> dict[str, tuple[str, ...]]:
+    """A new flow without labels gets those of the other direction."""
+    labelled = {(row["target"], row["source"]) for row in rows if row["labels"]}
+    return {row["name"]: ("labels",) for row in rows if (row["source"], row["target"]) in labelled}
+
+
 def _named(name: str) -> dict[str, str]:
     return {"name": name}
 
@@ -218,6 +233,7 @@ _ALL = (
         name_of=_name,
         fields=("runner", "labels", "properties", "desired_state"),
         of_flows=_flows,
+        told_empty=_of_labelled_opposites,
     ),
     Kind(
         name="AlertRule",

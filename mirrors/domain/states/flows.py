@@ -31,7 +31,7 @@ class DesiredState(States):
     )
 
 
-DESIRED = StateMachine(DesiredState.declared(), initial=("running", "stopped"))
+DESIRED = StateMachine(DesiredState.declared(), initial=("running", "paused", "stopped"))
 
 # A flow with a job, or one that gets a job soon.
 _WITH_JOB = frozenset({"starting", "running", "degraded", "backing_off", "paused"})
