@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +19,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pytest_django.live_server_helper import LiveServer
 
 from mirrors.domain.offsets.runs import runs_topic
-from mirrors.models import FlowPartition, Role
+from mirrors.domain.transforms.rules import TRANSFORMS, format_rules
+from mirrors.models import Flow, FlowPartition, Role
 from mirrors.services.users import create_token, ensure_person
 from spark_runner.datasource import register
 from spark_runner.kafka_protocol.records import Record
 from tests.groups.world import World
 from tests.house.rules import ROOT
+from tests.spark.lab import Lab, unique
+from tests.spark.reading import messages
+from tests.spark.test_comparison import row_of
+from tests.spark.test_routes import by_region, customer
+from tests.spark.test_routes import copied as copied_value
 from tests.wire.world import Side
 
 Read = Callable[..., DataFrame]
@@ -192,6 +200,108 @@ def test_runs_are_those_that_translate(read: Read, world: World) -> None:
         for at in range(row.length)
     }
     assert found == truth
+
+
+@pytest.mark.timeout(900)
+def test_renamed_topics_and_routes_have_the_names_and_offsets_of_their_copies(
+    spark: SparkSession,
+    transactional_db: None,
+    lab: Lab,
+    live_server: LiveServer,
+    settings: Any,
+) -> None:
+    names = {"eu": unique("eu"), "ap": unique("ap")}
+    rule = dataclasses.replace(by_region(**names), topics=".*customers")
+    copy = lab.flow(
+        tasks_max="1",
+        **{TRANSFORMS: format_rules([rule]), "topic.rename": r"(.*)\.plain -> plain-$1"},
+    )
+    routed, plain = (lab.create(copy.topic(stem), 2) for stem in ("customers", "plain"))
+    for partition in range(2):
+        lab.write(routed, [{"value": customer(number)} for number in range(60)], partition)
+        lab.write(plain, [f"v{number}" for number in range(20)], partition)
+    # Spark loads its SQL classes for the first slice with rules.
+    copy.start().wait_in_sync(routed, plain, seconds=240)
+    flow = row_of(lab, copy, settings)
+    targets = {routed: [copy.remote(routed), *names.values()], plain: [f"plain-{copy.name}"]}
+    rows_of_partitions(flow, targets)
+    for role in Role:
+        if role is not Role.NONE:
+            Group.objects.get_or_create(name=role.word)
+    ensure_person(username="reader", password=None, role=Role.VIEWER)
+    access = {"url": live_server.url, "token": create_token(username="reader"), "flow": flow.name}
+
+    def rows(**options: str) -> list[Any]:
+        return spark.read.format("understudy").options(**access, **options).load().collect()
+
+    truth = {
+        (name, partition, offset): upstream
+        for name, partition, offset, upstream in copies(lab, targets, names)
+    }
+    assert len(truth) == 2 * (48 + 20)
+    below = rows(side="target")
+    assert {
+        (row.remote_topic, row.partition, row.downstream_offset): row.upstream_offset
+        for row in below
+    } == truth
+    assert {row.replication for row in below} == {"replicated"}
+    above = rows()
+    assert {
+        (row.remote_topic, row.partition, row.downstream_offset): row.upstream_offset
+        for row in above
+        if row.downstream_offset is not None
+    } == truth
+    # The rule dropped them.
+    rest = [row for row in above if row.downstream_offset is None]
+    assert {(row.topic, row.remote_topic, row.replication) for row in rest} == {
+        (routed, None, "unknown")
+    }
+    assert len(above) == 2 * (60 + 20)
+    assert {
+        (row.remote_topic, row.partition, row.downstream + at): row.upstream + at
+        for row in rows(table="runs")
+        for at in range(row.length)
+    } == truth
+    copy.stop()
+
+
+def rows_of_partitions(flow: Flow, targets: Mapping[str, list[str]]) -> None:
+    FlowPartition.objects.bulk_create(
+        FlowPartition(
+            flow=flow, topic=topic, partition=part, remote_topic=remote[0], as_of=flow.since
+        )
+        for topic, remote in targets.items()
+        for part in range(2)
+    )
+
+
+def copies(
+    lab: Lab, targets: Mapping[str, list[str]], names: Mapping[str, str]
+) -> Iterator[tuple[str, int, int, int]]:
+    """Target topic, partition and offset of each copy, with its source offset, by a scan of both
+    logs: in each target topic the records keep their order."""
+    regions = {name: region for region, name in names.items()}
+    for topic, remote in targets.items():
+        above = offsets_of(lab.source, topic)
+        for name in remote:
+            wanted: dict[int, list[int]] = {}
+            for partition, offset, value in above:
+                is_routed = len(remote) > 1
+                region = json.loads(value)["region"] if is_routed else None
+                if is_routed and (copied_value(value) is None or region != regions.get(name, "us")):
+                    continue
+                wanted.setdefault(partition, []).append(offset)
+            for partition, offset, _ in offsets_of(lab.target, name):
+                yield name, partition, offset, wanted[partition].pop(0)
+            assert not any(wanted.values())
+
+
+def offsets_of(address: str, topic: str) -> list[tuple[int, int, bytes]]:
+    return [
+        (partition, row.offset() or 0, row.value() or b"")
+        for partition, row in messages(address, topic)
+        if row is not None
+    ]
 
 
 def test_a_stream_reads_each_record_once(
