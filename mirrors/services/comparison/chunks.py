@@ -114,12 +114,11 @@ def judge_chunks(
     explained = 0
     for first, last in result.ranges:
         rows = list(differences(first, last))
-        kept = rows
         if part.compacted:
             firsts = pair.source[first], pair.target[first]
-            kept = not_explained_by_compaction(spec, part, firsts, rows, tick)
-        explained += len(rows) - len(kept)
-        found += kept
+            rows, count = not_explained_by_compaction(spec, part, firsts, rows, tick)
+            explained += count
+        found += rows
     return ComparedChunks(
         part=part,
         next=pair.source[result.chunks],

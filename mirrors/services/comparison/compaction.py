@@ -28,19 +28,21 @@ def not_explained_by_compaction(
     firsts: tuple[int, int],
     differences: Iterable[Difference],
     tick: Callable[[], None],
-) -> list[Difference]:
-    """Differences that compaction does not explain. It never duplicates or reorders records.
+) -> tuple[list[Difference], int]:
+    """Differences that compaction does not explain, and how many it explains.
 
+    It never duplicates or reorders records. A changed record counts as one that either side lacks.
     `firsts` are the offsets at which the range begins on either side.
     """
     single = [one for row in differences for one in _apart(row)]
     suspects = [row for row in single if row.kind in _WHOLE]
     if not suspects:
-        return single
+        return single, 0
     here, there = (part.topic, part.partition), (part.remote_topic, part.partition)
     above = _later(spec.source, here, firsts[0], _beginnings(suspects, 0), tick)
     below = _later(spec.target, there, firsts[1], _beginnings(suspects, 1), tick)
-    return [row for row in single if row.kind not in _WHOLE or not _explained(row, above, below)]
+    kept = [row for row in single if row.kind not in _WHOLE or not _explained(row, above, below)]
+    return kept, len(single) - len(kept)
 
 
 def _beginnings(suspects: Iterable[Difference], side: int) -> dict[bytes, int]:
