@@ -120,7 +120,8 @@ def test_two_thousand_groups_that_are_left_out_cost_a_look_next_to_nothing() -> 
     look(flow, *names)
     with CaptureQueriesContext(connection) as asked:
         look(flow, *names, later=30)
-    assert len(asked) < 8
+    # Three of them refresh the summaries.
+    assert len(asked) < 11
     assert GroupOffset.objects.filter(as_of__gt=NOW).count() == 2_000
 
 
