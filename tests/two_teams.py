@@ -22,6 +22,7 @@ from mirrors.models import (
     Flow,
     FlowLabel,
     GroupOffset,
+    GroupSummary,
     LeftBehind,
     RuleWaiver,
     RunnerLog,
@@ -88,7 +89,8 @@ def second_team(first: Flow, *, shares: bool = False) -> Flow:
     if shares:
         for row in (first.source, first.runner):
             copied[type(row), row.pk] = row
-    apart = (Transition, RunnerLog) if shares else (Transition,)
+    # The program makes the summary of a group when the rows of its partitions are stored.
+    apart = (Transition, GroupSummary, *((RunnerLog,) if shares else ()))
     kinds = [
         model for model in apps.get_models() if issubclass(model, Owned) and model not in apart
     ]
