@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.test import Client
 
-from controlplane import request_origin
+from controlplane.web import request_origin
 from mirrors.models import Comparison, Role, Transition
 from mirrors.services.comparison.lifecycle import abort_comparison
 from mirrors.services.users import ensure_person
