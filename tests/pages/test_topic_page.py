@@ -99,7 +99,7 @@ def test_the_page_has_state_charts_and_groups(viewer: Client, flow: Flow) -> Non
     )  # fmt: skip
     text = viewer.get(f"/flows/{flow.pk}/topics/orders/").content.decode()
     assert "9,000 records, 4.1 MB" in text
-    assert "now <b>40</b>, peak <b>70</b>" in text
+    assert "latest step <b>40</b>, peak <b>70</b>" in text
     assert "total <b>6.0 kB</b>" in text
     assert "billing" in text
     assert "other" not in text
