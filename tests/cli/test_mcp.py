@@ -10,6 +10,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,12 @@ Call = tuple[str, dict[str, Any]]
 Answers = list[tuple[str, bool]]
 
 
+def _run(function: Callable[..., Any], *arguments: Any) -> Any:
+    """In a thread of its own: a browser of another test may run its event loop in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(anyio.run, function, *arguments).result(LIMIT_S)
+
+
 @pytest.fixture
 def flow(transactional_db: None) -> Flow:
     # A flush between tests takes the groups that a migration made.
@@ -66,7 +73,7 @@ def ask(flow: Flow, live_server: LiveServer) -> Callable[..., Answers]:
         token = create_token(username="viewer", scope=Scope.READ)
         client = RestClient(live_server.url, token, program="test", timeout_s=LIMIT_S)
         try:
-            return anyio.run(_called, Client(server(client, deadline_s=LIMIT_S)), asked)
+            return _run(_called, Client(server(client, deadline_s=LIMIT_S)), asked)
         finally:
             client._client.close()
 
@@ -158,7 +165,7 @@ def test_every_tool_only_reads_and_a_token_of_a_viewer_suffices(
                 return begun, listed, await _called(contextlib.nullcontext(opened), calls)
 
     with _requests() as seen:
-        begun, listed, answers = anyio.run(session)
+        begun, listed, answers = _run(session)
     assert noticed == []
     assert {method for method, _ in seen} == {"GET"}
     assert len(seen) > len(TOOLS)  # the check at the start is one more
@@ -340,7 +347,7 @@ def test_a_call_that_misses_its_deadline_ends_with_one_sentence() -> None:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         client = RestClient(url, "t", program="test")
         served = Client(server(client, deadline_s=1))
-        ((text, is_error),) = anyio.run(_called, served, [("get_flow", {"flow": 1})])
+        ((text, is_error),) = _run(_called, served, [("get_flow", {"flow": 1})])
     assert is_error
     assert text == (
         f"{url} did not answer get_flow within 1 s. Nothing was changed. Ask for fewer rows, or "

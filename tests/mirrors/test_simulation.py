@@ -139,7 +139,7 @@ def test_records_that_a_rule_changes_are_unproven_and_not_different(
 
     (row,) = run.result["partitions"]
     assert (row["verdict"], run.verification) == ("unproven", "not_verified")
-    assert "rule 1 of the flow filters or changes the records" in row["reason"]
+    assert "rule 1 filters or changes its records, and they were not compared" in row["reason"]
 
 
 def test_with_the_source_dead_the_last_samples_count_and_their_age_is_told(
