@@ -22,6 +22,7 @@ from spark_runner.ipc.messages import (
     SliceResult,
 )
 from spark_runner.planning.plan import Plan
+from spark_runner.slices.rotation import SlotRotation
 from spark_runner.status.flow import FlowProgress
 
 
@@ -54,7 +55,7 @@ class Flow:
         )  # fmt: skip
         self.dismissed: list[int] = []
         self._board = FlowProgress(job, 0)
-        none: Any = types.SimpleNamespace(launch=None)
+        none: Any = types.SimpleNamespace(launch=None, rotation=SlotRotation())
         self._copying = SliceSupervisor(
             job, none, none, self._board, none, SliceBalance(0.0), lane="raw"
         )
