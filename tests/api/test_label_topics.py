@@ -134,7 +134,7 @@ def test_who_may_edit_both_clusters_is_not_bound_nor_is_a_command(
 ) -> None:
     bound(admin, "primary", RULES)
     assert edit(operator, flow, topics="salaries").status_code == 200
-    # What was allowed to somebody else goes on, and can be narrowed.
+    # What was allowed to somebody else stays allowed, and can be narrowed.
     assert edit(team, flow, topics="salaries", tasks_max="2").status_code == 200
     assert edit(team, flow, topics="refunds").status_code == 200
     assert edit(team, flow, topics="salaries").status_code == 400

@@ -94,7 +94,7 @@ def test_a_variable_that_a_rule_named_before_goes_on_in_its_flow_only(
     assert operator.post(f"{url}preview/", body).status_code == 200
     edited = operator.patch(url, body)
     assert edited.status_code == 200
-    assert "goes on, but new rules need UNDERSTUDY_MASK_" in str(edited.json()["warnings"])
+    assert "still works, but new rules need UNDERSTUDY_MASK_" in str(edited.json()["warnings"])
     for action in ("stop", "start"):
         assert operator.post(f"{url}{action}/").status_code == 200
     new = json.dumps([{"topics": "a", "value": "hmac_value(value, 'env:KAFKA_NEW')"}])

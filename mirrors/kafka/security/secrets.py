@@ -106,7 +106,7 @@ def _resolved(reference: str, purpose: Purpose, environ: Mapping[str, str] | Non
 
 
 def resolve_mask(reference: str, environ: Mapping[str, str] | None = None) -> Secret:
-    """The key of a mask. One that a rule named before masks had variables of their own goes on."""
+    """The key of a mask, from a secret of masks, or of clusters as in rules of earlier versions."""
     is_own = check_reference(reference, purpose=Purpose.MASK, environ=environ) is None
     return resolve(reference, purpose=Purpose.MASK if is_own else Purpose.KAFKA, environ=environ)
 

@@ -32,8 +32,8 @@ from mirrors.services.hooks import check_hook_keys
 from mirrors.services.runners.settings import check_not_retired, ensure_default_runner
 
 _OLD_MASK = (
-    "Rule {number} masks with {reference}. It goes on, but new rules need UNDERSTUDY_MASK_… or a "
-    "file for masks (docs/operations/access/secrets.md). Another key changes all masks."
+    "Rule {number} masks with {reference}. It still works, but new rules need UNDERSTUDY_MASK_… or "
+    "a file for masks (docs/operations/access/secrets.md). Another key changes all masks."
 )
 
 
@@ -69,8 +69,8 @@ def validate_settings(
 def check_secrets_of_rules(spec: FlowSpec, before: Mapping[str, str] | None) -> list[str]:
     """A rule may refer only to secrets of masks; none is read here. Returns warnings.
 
-    Masks of guesses would confirm the right guess of a password. What the flow referred to with
-    the settings `before` goes on, unless a cluster uses it.
+    Masks of guesses would confirm the right guess of a password. References in the settings
+    `before` remain valid, unless a cluster uses the secret.
     """
     if not (found := secret_references(spec.settings.transforms)):
         return []
