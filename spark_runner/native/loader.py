@@ -49,6 +49,7 @@ MODULES = (
     "spark_runner.engine.flush",
     "spark_runner.engine.model.lane_counters",
     "spark_runner.engine.model.partition",
+    "spark_runner.engine.model.partition_batches",
     "spark_runner.engine.model.partition_state",
     "spark_runner.engine.model.pending_batch",
     "spark_runner.engine.model.receive_buffers",

@@ -1,19 +1,16 @@
-"""One partition of a slice: its offsets, its batches that are not committed, its state."""
+"""One partition of a slice: its target topics, downstream offsets, offset runs and counts."""
 
 from __future__ import annotations
 
 import struct
-from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
 from mirrors.domain.flows.latency import Latency, add_up, latency_of
 from mirrors.domain.gaps.foreign_records import ForeignRange
 from mirrors.domain.internal_topics.records import Position
-from spark_runner.engine.model.partition_state import PartitionState
+from spark_runner.engine.model.partition_batches import PartitionBatches
 from spark_runner.engine.model.pending_batch import RAW, PendingBatch, Run
-from spark_runner.engine.model.receive_buffers import ReceiveBuffer
-from spark_runner.engine.model.skipped_batches import SkippedBatches
 from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.engine.model.target_settings import TopicSettings
 from spark_runner.ipc.messages import PartitionError
@@ -68,16 +65,9 @@ _INDEX: Final = struct.Struct(">i")
 MAX_UNVERIFIED_RANGES: Final = 256
 
 
-class Partition(PartitionState):
-    """A source partition and its remote partition.
+class Partition(PartitionBatches):
+    """A source partition and its remote partition. Only methods change it.
 
-    Only methods change it. A batch waits in `queue`, then it is in flight, then it is acknowledged,
-    or returned for a retry. Returned batches go back to the front of the queue when nothing of the
-    partition is in flight.
-
-    - Upstream offsets: `position` is committed. `acknowledged_offset` follows everything that the
-      target has acknowledged; the next commit makes it the position. `next_fetch` follows
-      everything that was read.
     - Downstream offsets: `committed_downstream` is where the next batch belonged at the last commit
       if nobody else writes there, `next_downstream` where it belongs now. -1: unknown.
     - Ids are 16 bytes, all zero for a broker without topic ids. Timestamps are those of records,
@@ -85,8 +75,6 @@ class Partition(PartitionState):
     """
 
     __slots__ = (
-        "acknowledged_epoch",
-        "acknowledged_offset",
         "bytes",
         "committed_downstream",
         "confirmed_epoch",
@@ -95,24 +83,16 @@ class Partition(PartitionState):
         "dead_letters",
         "dead_letters_written",
         "foreign_records",
-        "high_watermark",
-        "in_flight",
         "index",
         "is_internal",
         "kept",
-        "last_stable_offset",
         "main",
         "map_end",
         "name",
         "newest_timestamp",
         "next_downstream",
-        "next_fetch",
         "oldest_timestamp",
         "partition",
-        "position",
-        "queue",
-        "queued_bytes",
-        "read_epoch",
         "records",
         "refusal",
         "remote_id",
@@ -125,16 +105,13 @@ class Partition(PartitionState):
         "runs",
         "sequences",
         "settings",
-        "skipped",
         "source_epoch",
         "source_id",
         "source_key",
         "source_node",
-        "stop_offset",
         "timed_records",
         "timestamp",
         "timestamp_sum",
-        "to_retry",
         "topic",
         "topic_partition",
         "unverified_ranges",
@@ -154,7 +131,7 @@ class Partition(PartitionState):
         is_internal: bool = False,
         rule: int = -1,
     ) -> None:
-        super().__init__()
+        super().__init__(position, stop_offset)
         self.topic = topic
         self.partition = partition
         self.remote_topic = remote_topic
@@ -176,22 +153,8 @@ class Partition(PartitionState):
         self.index = _INDEX.pack(partition)
         self.settings = TopicSettings() if settings is None else settings
         # -- upstream
-        self.position = self.acknowledged_offset = self.next_fetch = position
-        # Leader epochs of the last batch read and of the last one acknowledged (KIP-320).
-        self.read_epoch = self.acknowledged_epoch = -1
-        self.high_watermark: int | None = None
-        self.last_stable_offset: int | None = None
-        # The end of a bounded run.
-        self.stop_offset = stop_offset
         self.source_node = self.source_epoch = -1
         self.timestamp: int | None = None
-        # -- batches
-        self.queue: deque[PendingBatch] = deque()
-        self.queued_bytes = 0
-        self.in_flight: deque[PendingBatch] = deque()
-        self.to_retry: list[PendingBatch] = []
-        # Batches of other flows.
-        self.skipped = SkippedBatches()
         # -- downstream
         self.connection_id = (-1, 0)
         self.sequences = Sequences()
@@ -250,14 +213,9 @@ class Partition(PartitionState):
 
     def rewind(self, position: int) -> None:
         """Drop everything uncommitted and continue from this position."""
-        self.position = self.acknowledged_offset = self.next_fetch = position
-        self.in_flight.clear()
-        self.queue.clear()
-        self.to_retry.clear()
-        self.queued_bytes = 0
+        self.forget_batches(position)
         self.runs = []
         self.next_downstream = self.committed_downstream
-        self.skipped.forget()
         self.dead_letters_written = 0
         self.count_acknowledged()
         self.restart()
@@ -290,7 +248,7 @@ class Partition(PartitionState):
         """What the committed position says of the target, before the partition resumes there."""
         self.committed_downstream, self.map_end = offset, map_end
 
-    # -- reading
+    # -- the clusters
 
     def assign_source(self, node: int, epoch: int) -> None:
         """The leader on the source."""
@@ -300,155 +258,12 @@ class Partition(PartitionState):
         """How fetch requests name the topic: by id, or by name for an old broker."""
         self.source_key = key
 
-    def update_ends(self, high_watermark: int, last_stable_offset: int) -> None:
-        self.high_watermark, self.last_stable_offset = high_watermark, last_stable_offset
-
-    def add_read(
-        self, batches: Sequence[PendingBatch], size: int, next_fetch: int, epoch: int
-    ) -> None:
-        """Queue batches of a reply; it is read up to `next_fetch`, in this leader epoch."""
-        self.queue.extend(batches)
-        self.queued_bytes += size
-        self.next_fetch = next_fetch
-        self.read_epoch = epoch
-
-    def skip_to(self, after: int, epoch: int) -> None:
-        """Everything read up to this offset is not replicated.
-
-        The leader epoch is that of the dropped batch: with an earlier one the broker would report
-        the log as truncated.
-        """
-        behind = self.queue or self.in_flight
-        if behind:
-            behind[-1].after, behind[-1].leader_epoch = after, epoch
-        else:
-            self.acknowledged_offset, self.acknowledged_epoch = after, epoch
-
-    def drop_past_stop(self, buffer: ReceiveBuffer, reason: str) -> None:
-        """Remove records of the last response after the end of a bounded run, if it is reached."""
-        stop = self.stop_offset
-        if stop is None or self.next_fetch < stop:
-            return
-        queue = self.queue
-        # By `first`: the header of an old wrapper has the offset of its last message.
-        while queue and queue[-1].buffer is buffer and queue[-1].first >= stop:
-            self.queued_bytes -= queue.pop().size
-            buffer.users -= 1
-        if not queue and not self.in_flight:
-            self.acknowledged_offset = max(self.acknowledged_offset, stop)
-            return
-        tail = (queue or self.in_flight)[-1]
-        if tail.buffer is buffer and tail.header.last_offset >= stop and not tail.is_stamped:
-            tail.end_offset = tail.after = stop
-            tail.repack_reason = tail.repack_reason or reason
-        else:
-            tail.after = max(tail.after, stop)
-
-    def read_again_from(self, offset: int) -> None:
-        """Fetch from this upstream offset on; what was read after it is dropped."""
-        self.next_fetch = offset
-        self.skipped.read_again_from(offset)
-
-    # -- the queue
-
-    def enqueue(self, batch: PendingBatch) -> None:
-        """Queue a batch of an internal topic."""
-        self.queue.append(batch)
-        self.queued_bytes += batch.size
-
-    def take_first(self) -> PendingBatch:
-        batch = self.queue.popleft()
-        self.queued_bytes -= batch.size
-        return batch
-
-    def put_first(self, batches: Sequence[PendingBatch]) -> None:
-        """Insert rebuilt batches in front of the queue."""
-        self.queue.extendleft(reversed(batches))
-        self.queued_bytes += sum([batch.size for batch in batches])
-
-    def put_last(self, batches: Sequence[PendingBatch]) -> None:
-        """Append batches that were taken from the queue or rebuilt."""
-        self.queue.extend(batches)
-        self.queued_bytes += sum([batch.size for batch in batches])
-
-    def take_before(self, at: int) -> list[PendingBatch]:
-        """Remove the batches before this index of the queue that are not stamped."""
-        queued = list(self.queue)
-        taken = [batch for batch in queued[:at] if not batch.is_stamped]
-        kept = [batch for batch in queued[:at] if batch.is_stamped] + queued[at:]
-        self.queue.clear()
-        self.queue.extend(kept)
-        self.queued_bytes -= sum([batch.size for batch in taken])
-        return taken
-
-    def replace_queued(
-        self, at: int, batches: Sequence[PendingBatch], built: Sequence[PendingBatch], after: int
-    ) -> None:
-        """Replace queued batches, from this index on, by what the rules left of their records.
-
-        `after` is the offset that follows everything that the rules have seen.
-        """
-        queued = list(self.queue)
-        self.queue.clear()
-        self.queue.extend([*queued[:at], *built, *queued[at + len(batches) :]])
-        self.queued_bytes += sum([batch.size for batch in built])
-        self.queued_bytes -= sum([batch.size for batch in batches])
-        epoch = batches[-1].leader_epoch
-        behind: list[PendingBatch] = [*built] or queued[:at]
-        if not behind:
-            # A returned batch may be older than one in flight.
-            behind = sorted([*self.in_flight, *self.to_retry], key=_first_offset)
-        if behind:
-            behind[-1].after, behind[-1].leader_epoch = after, epoch
-        else:
-            self.acknowledged_offset = max(self.acknowledged_offset, after)
-            self.acknowledged_epoch = epoch
-
-    def drop_unstamped(self) -> list[PendingBatch]:
-        """Remove queued batches that are not stamped."""
-        dropped = [batch for batch in self.queue if not batch.is_stamped]
-        if dropped:
-            kept = [batch for batch in self.queue if batch.is_stamped]
-            self.queue.clear()
-            self.queue.extend(kept)
-            self.queued_bytes = sum([batch.size for batch in kept])
-        return dropped
-
-    def skip_batch(self, batch: PendingBatch) -> None:
-        """Nothing of this batch is written: the position moves, but not past batches in flight."""
-        if self.in_flight:
-            tail = self.in_flight[-1]
-            tail.after, tail.leader_epoch = batch.after, batch.leader_epoch
-        else:
-            self.acknowledged_offset = max(self.acknowledged_offset, batch.after)
-            self.acknowledged_epoch = batch.leader_epoch
-
-    # -- writing
-
     def assign_connection(self, connection_id: tuple[int, int], key: bytes) -> None:
         """The connection to its leader on the target, and how requests name the topic there."""
         self.connection_id = connection_id
         self.remote_key = key
 
-    def sent(self, batch: PendingBatch) -> None:
-        self.in_flight.append(batch)
-
-    def answered(self) -> None:
-        """The oldest batch in flight has a response."""
-        self.in_flight.popleft()
-
-    def undo_send(self) -> None:
-        """The newest batch in flight was not sent."""
-        self.in_flight.pop()
-
-    def return_batch(self, batch: PendingBatch) -> None:
-        """A batch that was not acknowledged is sent again, once nothing is in flight."""
-        self.to_retry.append(batch)
-
-    def requeue(self) -> None:
-        """Move returned batches to the front of the queue, in their order."""
-        self.put_first(self.to_retry)
-        self.to_retry.clear()
+    # -- writing
 
     def acknowledge(self, batch: PendingBatch, base: int) -> None:
         """The target has the batch, from this downstream offset on."""
@@ -545,16 +360,6 @@ class Partition(PartitionState):
             return self.map_end
         return self.next_downstream if self.next_downstream >= 0 else None
 
-    @property
-    def is_read(self) -> bool:
-        """Whether it is read to the end of a bounded run."""
-        return self.stop_offset is not None and self.next_fetch >= self.stop_offset
-
-    @property
-    def has_moved(self) -> bool:
-        """Whether the next commit has a position to write."""
-        return self.acknowledged_offset != self.position
-
     # -- the record lane, whose batches librdkafka makes
 
     def acknowledge_records(self, count: int, last: int) -> None:
@@ -593,7 +398,3 @@ class Partition(PartitionState):
         """Foreign records found since the last call."""
         found, self.foreign_records = tuple(self.foreign_records), []
         return found
-
-
-def _first_offset(batch: PendingBatch) -> int:
-    return batch.first
