@@ -55,10 +55,10 @@ def compare_range(
     digests = _RangeDigests(pair, pace)
     before, refusal = pace.bytes, ""
     try:
-        with _closing(open_readers(pair)) as readers:
+        with closing(open_readers(pair)) as readers:
             digests.read(*readers, until=time.monotonic() + seconds)
     except (UnderstudyError, ValueError, IndexError) as error:
-        refusal = _reason(pair, error)
+        refusal = reason_of(pair, error)
     chunks = digests.complete
     source, target = (digests.pair.sums(side, chunks) for side in (0, 1))
     differences = []
@@ -199,7 +199,7 @@ def _within(pieces: list[RecordBytes], first: int, end: int) -> list[RecordBytes
 def _align(pair: RangePair, open_readers: Readers, pace: Pace, until: float) -> list[Difference]:
     """The records of this range that differ."""
     aligner = Aligner()
-    with _closing(open_readers(pair)) as readers:
+    with closing(open_readers(pair)) as readers:
         aligner.end(left=pair.source[0] == pair.source[-1], right=pair.target[0] == pair.target[-1])
         while any(aligner.wants) and not aligner.is_over:
             wants = aligner.wants
@@ -207,7 +207,7 @@ def _align(pair: RangePair, open_readers: Readers, pace: Pace, until: float) -> 
                 for side, name in enumerate(("left", "right")):
                     if not wants[side]:
                         continue
-                    rows = _rows(readers[side], pair, side, pace)
+                    rows = next_rows(readers[side], pair, side, pace)
                     aligner.feed(**{name: rows or ()})
                     aligner.end(**{name: rows is None})
             except (UnderstudyError, ValueError, IndexError):
@@ -217,7 +217,7 @@ def _align(pair: RangePair, open_readers: Readers, pace: Pace, until: float) -> 
     return aligner.differences()
 
 
-def _rows(reader: Reader, pair: RangePair, side: int, pace: Pace) -> list[Row] | None:
+def next_rows(reader: Reader, pair: RangePair, side: int, pace: Pace) -> list[Row] | None:
     """The records of the next batch; None at the end."""
     batch = reader.next()
     if batch is None:
@@ -235,7 +235,7 @@ def _rows(reader: Reader, pair: RangePair, side: int, pace: Pace) -> list[Row] |
 
 
 @contextlib.contextmanager
-def _closing(
+def closing(
     readers: tuple[Reader, Reader],
 ) -> Iterator[tuple[Reader, Reader]]:
     try:
@@ -245,7 +245,7 @@ def _closing(
             reader.close()
 
 
-def _reason(pair: RangePair, error: Exception) -> str:
+def reason_of(pair: RangePair, error: Exception) -> str:
     if isinstance(error, UnderstudyError):
         return error.message
     where = f"{pair.topic}-{pair.partition}"

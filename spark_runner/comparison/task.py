@@ -14,6 +14,7 @@ from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.domain.transforms.rules import rule_number
 from spark_runner.comparison.evaluated_reader import EvaluatedReader
+from spark_runner.comparison.last_values import compare_last_values
 from spark_runner.comparison.range_digests import Pace, compare_range
 from spark_runner.comparison.range_reader import PATIENCE_S, RangeReader, Reader
 from spark_runner.engine.transforms.evaluation import Evaluator
@@ -97,7 +98,10 @@ def run(work: RangeWork, evaluator: Evaluator | None = None) -> ComparedRange:
                 )
             return source, RangeReader(clusters[1], there, two[0], two[-1], committed=True)
 
-        return compare_range(pair, open_readers, Pace(work.bytes_per_second), work.seconds)
+        pace = Pace(work.bytes_per_second)
+        if pair.by_key:
+            return compare_last_values(pair, open_readers, pace)
+        return compare_range(pair, open_readers, pace, work.seconds)
     except UnderstudyError as error:
         return _refused(pair, error.message)
     except Exception as error:

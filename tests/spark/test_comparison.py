@@ -148,6 +148,64 @@ def test_records_with_a_rule_are_compared_after_it(lab: Lab, settings: Any) -> N
 
 
 @pytest.mark.timeout(900)
+def test_compacted_topics_with_a_rule_are_compared_by_the_last_record_of_each_key(
+    lab: Lab, settings: Any
+) -> None:
+    rule = TransformRule(
+        topics=".*",
+        where="cast(value as string) not like '%7'",
+        value="upper(cast(value as string))",
+    )
+    copy = lab.flow(tasks_max="1", **{TRANSFORMS: format_rules([rule])})
+    soon = {"segment_ms": "100", "min_cleanable_dirty_ratio": "0.01"}
+    topic = lab.create(copy.topic("keys"), 1, cleanup_policy="compact", **soon)
+
+    def write(first: int, end: int) -> None:
+        lab.write(topic, [{"key": b"k%d" % (at % 40), "value": b"v%d" % at}
+                          for at in range(first, end)])  # fmt: skip
+
+    write(0, 2000)
+    copy.start().wait_in_sync(topic, seconds=240)
+    # The active segment is never compacted.
+    until = time.monotonic() + 180
+    end = 2000
+    while len(lab.read(topic)[0]) > 1500:
+        assert time.monotonic() < until, "the broker did not compact the topic"
+        write(end, end + 5)
+        end += 5
+        time.sleep(2)
+    copy.wait_in_sync(topic)
+    flow = row_of(lab, copy, settings)
+
+    run = lifecycle.request_comparison(flow=flow, who="ann", records=None)
+    advance(run)
+
+    part = run.parts.get()
+    assert (run.verdict, run.engine, part.rule) == ("same", "spark", 1), (
+        run.reason + run.engine_reason + part.reason
+    )
+    assert 0 < part.source_records <= 40 * 10
+    # Another program replaces the value of a key.
+    lab.write_target(copy.remote(topic), [{"key": b"k1", "value": b"theirs"}])
+    run = lifecycle.request_comparison(flow=flow, who="ann", records=None)
+    advance(run)
+    assert run.verdict == "differs", run.reason
+    findings = ComparisonFinding.objects.filter(comparison=run, about="content")
+    assert {row.kind for row in findings} <= {"extra", "missing"}
+    assert "extra" in {row.kind for row in findings}
+
+    changed = dataclasses.replace(rule, key="concat('x', cast(key as string))")
+    flow.properties[TRANSFORMS] = format_rules([changed])
+    flow.save()
+    run = lifecycle.request_comparison(flow=flow, who="ann")
+    advance(run)
+    part = run.parts.get()
+    assert (run.verdict, part.verdict) == ("partly", "unread")
+    assert "compacted, and rule 1 changes keys" in part.reason
+    copy.stop()
+
+
+@pytest.mark.timeout(900)
 def test_a_renamed_topic_is_compared_with_its_copy(lab: Lab, settings: Any) -> None:
     copy = lab.flow(tasks_max="1", **{"topic.rename": r"(.*)\.orders -> west-$1"})
     topic = lab.create(copy.topic("orders"), 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 import pytest
@@ -92,6 +93,47 @@ def test_what_the_engine_copied_has_the_digests_that_records_alone_give(
     alone.reach(end)
     assert compare_chunks(alone, found.source).ranges == ()
     assert sum(found.source.counts) == len(target.read(remote))
+
+
+def test_by_key_only_the_last_record_of_each_key_counts(sides: tuple[Side, Side]) -> None:
+    source, target = sides
+    topic = unique("keys")
+    # Of 50 keys the last 50 records count; the target compacted what is below, and key 7 is gone on
+    # both sides, on one of them with its tombstone.
+    rows = [record(number) for number in range(1000)]
+    rows[957] = record(957, value=None)
+    there = [row for number, row in enumerate(rows) if number >= 950 and number != 957]
+    for side, some in ((source, rows), (target, there)):
+        side.make(topic, 1)
+        side.write(topic, 0, some)
+    cuts, below = [0, 500, 1000], [0, 0, len(there)]
+    asked = dataclasses.replace(pair(topic, topic, cuts, below), by_key=True)
+
+    found = compare(sides, asked)
+
+    assert (found.refusal, found.differences) == ("", ())
+    assert found.source == found.target
+    assert found.source.counts == (49, 0)
+    assert compare(sides, dataclasses.replace(asked, by_key=False)).differences
+
+    # A foreign record replaces key 3, one of its own key is new, and key 9 is missing.
+    theirs = [record(3, value=b"other"), record(0, key=b"new")]
+    target.make(f"{topic}-b", 1)
+    target.write(f"{topic}-b", 0, [row for row in there if row.key != b"k9"] + theirs)
+    below = [0, 0, len(there) + 1]
+    asked = dataclasses.replace(asked, remote_topic=f"{topic}-b", target=tuple(below))
+
+    [(first, last, differences)] = compare(sides, asked).differences
+
+    assert (first, last) == (0, 1)
+    assert [
+        (row.kind, row.source and row.source.offset, row.target and row.target.offset, row.behind)
+        for row in differences
+    ] == [
+        ("extra", None, 49, (499, -1)),
+        ("changed", 953, 48, (953, 48)),
+        ("missing", 959, None, (499, -1)),
+    ]
 
 
 @pytest.mark.parametrize(

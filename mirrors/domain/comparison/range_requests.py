@@ -23,6 +23,7 @@ class RangePair:
 
     - `part`: the id of the ComparisonPart.
     - `keeps_time`: timestamps belong to the content.
+    - `by_key`: only the last record of each key counts, as in compacted topics.
     """
 
     part: int
@@ -32,6 +33,7 @@ class RangePair:
     keeps_time: bool
     source: tuple[int, ...]
     target: tuple[int, ...]
+    by_key: bool = False
 
     @property
     def chunks(self) -> int:

@@ -88,6 +88,7 @@ def plan_chunks(
             keeps_time=part.keeps_time,
             source=tuple(offsets),
             target=tuple(known),
+            by_key=part.compacted and part.rule is not None,
         )
         pairs.append((part, pair))
     return pairs, steps

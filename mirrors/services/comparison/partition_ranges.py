@@ -18,7 +18,7 @@ from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.comparison.digests import CHUNK
 from mirrors.domain.offsets.translation import Translation
 from mirrors.domain.specs import FlowSpec
-from mirrors.domain.transforms.rules import routes_of, rule_number
+from mirrors.domain.transforms.rules import routes_of, rule_for, rule_number
 from mirrors.kafka.admin.topics import Admin, OffsetQuery
 from mirrors.models import (
     Comparison,
@@ -46,6 +46,10 @@ _MIXED = (
 _ROUTED = (
     "A rule divides the records of this topic among the topic that the policy names and {routes}, "
     "so no one topic on the target has all of them to compare."
+)
+_CHANGED_KEYS = (
+    "Not compared: the topic is compacted, and rule {number} changes keys, so it is not known "
+    "which record replaced another one."
 )
 _RECORD_LANE = "record"
 _NO_MAP = "It has no offset map: nothing was replicated yet, or only by a lane that writes no map."
@@ -300,6 +304,9 @@ class _Planner:
             return _ROUTED.format(routes=", ".join(routes))
         if why := self._why_rules_unknown(tp[0]):
             return why
+        rule = rule_for(tp[0], self._spec.settings.transforms)
+        if rule is not None and rule.key is not None and self._kinds(tp[0])["compacted"]:
+            return _CHANGED_KEYS.format(number=rule_number(tp[0], self._spec.settings.transforms))
         if asked is not None or self._holds_foreign(tp, known, uncopied):
             return ""
         empty = known.source_start == known.source_end

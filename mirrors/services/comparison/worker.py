@@ -41,7 +41,6 @@ NOTE_EVERY_S = 1.0
 MOST_FINDINGS = 5000
 _MEGA = 1_000_000
 _NEEDS_RUNNER = "Only the flow's runner evaluates rules."
-_COMPACTED_RULE = "What compaction removed cannot be told from a difference then."
 _COMPACTED = (
     "A worker reads compacted topics, since a record that one side lacks needs a look at later "
     "records of its key."
@@ -111,7 +110,7 @@ class _ComparisonRun:
             return None
         if not run.engine:
             run.engine_reason = runner_refusal(run.flow)
-            if not self._waiting(1, is_compacted=False):
+            if not self._waiting(1, for_runner=True):
                 run.engine_reason = _COMPACTED
             run.engine = Engine.WORKER if run.engine_reason else Engine.SPARK
             Comparison.objects.filter(pk=run.pk).update(
@@ -142,13 +141,13 @@ class _ComparisonRun:
         if not self.ranges.is_here:
             return Continuation(self.ranges.host)
         self.tick()
-        for step in self.ranges.collect(self._waiting(is_compacted=False), self._meter):
+        for step in self.ranges.collect(self._waiting(for_runner=True), self._meter):
             self._keep(step)
         if not self._meter.is_open():
             self._leave(self._waiting())
         if not self._waiting(1):
             return None
-        waiting = self._waiting(is_compacted=False)
+        waiting = self._waiting(for_runner=True)
         refusal = self.ranges.refusal() if waiting else _COMPACTED
         if refusal:
             self._hand_to_worker(refusal)
@@ -218,12 +217,11 @@ class _ComparisonRun:
             self._store(shape.findings)
             Comparison.objects.filter(pk=run.pk).update(summary=run.summary)
 
-    def _waiting(
-        self, most: int = IN_RUNNER, *, is_compacted: bool | None = None
-    ) -> list[ComparisonPart]:
+    def _waiting(self, most: int = IN_RUNNER, *, for_runner: bool = False) -> list[ComparisonPart]:
         parts = ComparisonPart.objects.filter(comparison=self.run, verdict=PartVerdict.WAITING)
-        if is_compacted is not None:
-            parts = parts.filter(compacted=is_compacted)
+        if for_runner:
+            # Only a runner evaluates rules.
+            parts = parts.filter(Q(compacted=False) | Q(rule__isnull=False))
         return list(parts[:most])
 
     def _leave(self, parts: list[ComparisonPart]) -> None:
@@ -235,8 +233,7 @@ class _ComparisonRun:
         """A worker evaluates no rules: report what was not compared."""
         for part in parts:
             rule = f"Rule {part.rule} filters or changes the records of this topic."
-            why = _COMPACTED_RULE if part.compacted else _NEEDS_RUNNER
-            refusal = f"{rule} {why} {self.run.engine_reason}".strip()
+            refusal = f"{rule} {_NEEDS_RUNNER} {self.run.engine_reason}".strip()
             self._keep(ComparedChunks(part=part, next=part.next or 0, refusal=refusal))
 
     def _keep(self, step: ComparedChunks) -> None:
