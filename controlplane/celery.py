@@ -16,10 +16,12 @@ from typing import Any
 
 from celery import Celery
 from celery.contrib.django.task import DjangoTask
-from celery.signals import celeryd_after_setup
+from celery.signals import celeryd_after_setup, worker_process_init
 from django.conf import settings
 from django.db import transaction
 from kombu.entity import Queue
+
+from controlplane.garbage_collection import collect_less_often
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "controlplane.settings")
 # Celery would run Django's checks, discard their output, and load every view for them.
@@ -50,6 +52,11 @@ def serve_this_host(instance: Any, **_: Any) -> None:
     queues = instance.app.amqp.queues
     if RECONCILE in queues.consume_from:
         queues.select_add(f"{RECONCILE}.{settings.UNDERSTUDY_HOST}")
+
+
+@worker_process_init.connect(weak=False)
+def collect_garbage_less_often(**_: Any) -> None:
+    collect_less_often()
 
 
 app = Celery("understudy", task_cls=Task)

@@ -30,10 +30,6 @@ from monitoring.domain.forecasts.flow_outlook import Range, observe
 from monitoring.forecasts import flow_outlook
 from monitoring.models import ClusterSweep, PartitionRange
 
-# One request asks for about this many partitions: larger ones take longer in all. A chunk has that
-# number for each broker, because the client sends a request to every leader.
-CHUNK = 1_000
-
 
 @dataclasses.dataclass
 class OffsetAnswers:
@@ -66,24 +62,19 @@ class SourceConnections:
         deadline = time.monotonic() + deadline_s
         answers = OffsetAnswers()
         admin = self._admin(cluster)
-        size = CHUNK
-        if len(partitions) > CHUNK:
-            size *= admin.count_brokers(deadline_s=deadline_s)
-        for start in range(0, len(partitions), size):
-            chunk = partitions[start : start + size]
-            # The earliest offset last: retention in between must not make an end look lost.
-            for at, kept in (
-                ("stable", answers.stable),
-                ("latest", answers.end),
-                ("earliest", answers.earliest),
-            ):
-                left = max(0.1, deadline - time.monotonic())
-                part = admin.list_offsets(chunk, at, deadline_s=left)  # type: ignore[arg-type]
-                if part.failed and not part.done:
-                    self._raise_unless_answered(cluster, next(iter(part.failed.values())))
-                kept |= part.done
-                for error in part.failed.values():
-                    answers.refused = answers.refused or error.message
+        # The earliest offset last: retention in between must not make an end look lost.
+        for at, kept in (
+            ("stable", answers.stable),
+            ("latest", answers.end),
+            ("earliest", answers.earliest),
+        ):
+            left = max(0.1, deadline - time.monotonic())
+            part = admin.list_offsets(partitions, at, deadline_s=left)  # type: ignore[arg-type]
+            if part.failed and not part.done:
+                self._raise_unless_answered(cluster, next(iter(part.failed.values())))
+            kept |= part.done
+            for error in part.failed.values():
+                answers.refused = answers.refused or error.message
         return answers
 
     def topic_ids(

@@ -60,6 +60,34 @@ def test_an_offset_keeps_its_age_until_it_moves() -> None:
     assert flow.groups.get(topic="t").offset_since == NOW + timedelta(seconds=240)
 
 
+def test_only_rows_that_changed_are_written_and_all_say_when_they_were_read() -> None:
+    flow = world.flow()
+    look(flow, "app", "idle")
+
+    def settle_both(later: int, offset: int) -> None:
+        rows = [
+            GroupPartition(
+                group=group, topic="t", partition=0, remote_topic="a.t", source_offset=at
+            )
+            for group, at in (("app", offset), ("idle", 7))
+        ]
+        found = [(row, OffsetUpdate("off", None, "off")) for row in rows]
+        now = NOW + timedelta(seconds=later)
+        store_offset_updates(flow=flow, groups=["app", "idle"], found=found, now=now)
+
+    settle_both(0, 5)
+    with CaptureQueriesContext(connection) as queries:
+        settle_both(60, 6)
+    (written,) = [
+        row["sql"] for row in queries if 'INSERT INTO "mirrors_groupoffset"' in row["sql"]
+    ]
+    assert "'app'" in written
+    assert "'idle'" not in written
+    later = NOW + timedelta(seconds=60)
+    found = set(flow.groups.values_list("group", "source_offset", "offset_since", "as_of"))
+    assert found == {("app", 6, later, later), ("idle", 7, NOW, later)}
+
+
 def test_groups_come_go_and_are_left_out_as_the_settings_say() -> None:
     flow = world.flow(properties={"groups.exclude": "tmp.*"})
     look(flow, "app", "tmp-1", "x" * 501, "nul\0")

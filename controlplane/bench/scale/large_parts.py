@@ -12,15 +12,15 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from django.db.models import Sum
+from django.db.models import F, Sum
 from django.utils import timezone
 
 from controlplane.bench.scale import page_times
 from controlplane.bench.scale.seed_flows import WIDE_ALIAS
 from controlplane.bench.scale.stub_process import BROKERS, Asked, StubProcess
-from mirrors.domain.failover.plan import plan_failover
+from mirrors.domain.failover.plan import FailoverPlan, plan_failover
 from mirrors.domain.sync.schedule import SyncTaskContext
-from mirrors.models import Cluster, FailoverRun, Flow
+from mirrors.models import Cluster, FailoverRun, Flow, GroupOffset
 from mirrors.services.clock import milliseconds
 from mirrors.services.failover.plan_inputs import read_plan_inputs
 from mirrors.services.groups import mm2_checkpoints, survey
@@ -130,27 +130,35 @@ def plans(times: int, stub: StubProcess) -> Iterator[Row]:
     taken, asked, size = [], Asked({}, {}), ""
     for _ in range(times):
         run = FailoverRun.objects.create(flow=flow, kind="simulation", mark="bench", groups=[])
-        stub.asked()
-        began = time.perf_counter()
-        seen = read_plan_inputs(
-            flow=flow,
-            spec=flow.spec,
-            groups=(),
-            now=milliseconds(timezone.now()),
-            tick=lambda: None,
-        )
-        plan = plan_failover(seen.picture)
-        FailoverRun.objects.filter(pk=run.pk).update(plan=plan.to_dict())
-        taken.append((time.perf_counter() - began) * 1000)
-        if seen.picture.source_trouble or plan.loss is None:
-            raise RuntimeError(f"The plan lacks the source: {seen.picture.source_trouble}")
-        asked = stub.asked()
-        size = f"{len(plan.partitions):,} partitions, {len(seen.picture.groups):,} groups"
-        run.delete()
+        try:
+            stub.asked()
+            began = time.perf_counter()
+            plan = _stored_plan(flow, run.pk)
+            taken.append((time.perf_counter() - began) * 1000)
+            asked = stub.asked()
+        finally:
+            run.delete()
+        groups = len({row.group for row in plan.places})
+        size = f"{len(plan.partitions):,} partitions, {groups:,} groups"
     yield Row.of(
         page_times.PageTimes(f"failover plan of {size}", PLAN_MS, tuple(taken), 0),
         asked=_told(asked, "ListOffsets", "OffsetFetch", "Metadata", "DescribeConfigs"),
     )
+
+
+def _stored_plan(flow: Flow, run: int) -> FailoverPlan:
+    seen = read_plan_inputs(
+        flow=flow,
+        spec=flow.spec,
+        groups=(),
+        now=milliseconds(timezone.now()),
+        tick=lambda: None,
+    )
+    plan = plan_failover(seen.picture)
+    FailoverRun.objects.filter(pk=run).update(plan=plan.to_dict())
+    if seen.picture.source_trouble or plan.loss is None:
+        raise RuntimeError(f"The plan lacks the source: {seen.picture.source_trouble}")
+    return plan
 
 
 def tasks(times: int, stub: StubProcess) -> Iterator[Row]:
@@ -165,11 +173,14 @@ def tasks(times: int, stub: StubProcess) -> Iterator[Row]:
         context = _context(flow)
         found = survey.survey_of(context)
         mm2_checkpoints.store_survey(flow=flow, spec=context.spec, survey=found, now=timezone.now())
-        return f"survey of {len(found.group_partitions):,} group-partitions, stored"
+        return f"survey of {len(found.group_partitions):,} group-partitions, half moved, stored"
 
     for act in (listing, offsets):
         taken, what, asked = [], "", Asked({}, {})
         for _ in range(times):
+            # Half of them have moved since the last survey.
+            moved = GroupOffset.objects.filter(flow=flow, source_offset__isnull=False)
+            moved.annotate(half=F("partition") % 2).filter(half=0).update(source_offset=1)
             stub.asked()
             began = time.perf_counter()
             what = act()

@@ -6,7 +6,7 @@ each cluster those of its brokers. A connection to `control` gets the counts sin
 
 - Every log begins at 0 and ends at `END`; each group has committed `COMMITTED`.
 - A Fetch returns no record: internal topics are there and empty.
-- Metadata and ListOffsets are encoded directly, because they have most of the partitions.
+- Metadata is encoded directly, ListOffsets decoded too: they have most of the partitions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FETCH, LIST_OFFSETS, METADATA, OFFSET_FETCH, FIND_COORDINATOR = 1, 2, 3, 9, 10
 DESCRIBE_GROUPS, LIST_GROUPS, API_VERSIONS, DESCRIBE_ACLS, DESCRIBE_CONFIGS = 15, 16, 18, 29, 32
 VERSIONS = {
     FETCH: (12, 12),
-    LIST_OFFSETS: (7, 7),
+    LIST_OFFSETS: (5, 5),
     METADATA: (10, 12),
     OFFSET_FETCH: (8, 8),
     FIND_COORDINATOR: (4, 4),
@@ -44,7 +44,6 @@ VERSIONS = {
 }
 _REQUESTS: dict[int, Any] = {
     FETCH: consumer.FetchRequest,
-    LIST_OFFSETS: consumer.ListOffsetsRequest,
     METADATA: metadata.MetadataRequest,
     OFFSET_FETCH: consumer.OffsetFetchRequest,
     FIND_COORDINATOR: metadata.FindCoordinatorRequest,
@@ -59,7 +58,8 @@ _NO_OPERATIONS = -(2**31)
 _EVERY_OPERATION = sum(1 << number for number in range(3, 13))
 _UNKNOWN_TOPIC, _SECURITY_DISABLED = 3, 54
 _LATEST = -1
-_LIST_OFFSETS_ROW = struct.Struct(">ihqqiB")
+_LIST_OFFSETS_ASKED = struct.Struct(">iiq")
+_LIST_OFFSETS_ROW = struct.Struct(">ihqqi")
 _PARTITION_HEAD = struct.Struct(">hiii")
 
 
@@ -135,20 +135,23 @@ def _topic(cluster: StubCluster, name: str, operations: int) -> bytes:
     return head + rows + struct.pack(">i", operations) + b"\0"
 
 
-def _list_offsets(cluster: StubCluster, request: Any, _: int) -> tuple[bytes, int]:
-    body, asked = [struct.pack(">i", 0), _varint(len(request.topics) + 1)], 0
-    for topic in request.topics:
-        end = 0 if topic.name.startswith("mm2-") else END
-        count = cluster.topics.get(topic.name, 0)
-        body += [_text(topic.name), _varint(len(topic.partitions) + 1)]
-        for row in topic.partitions:
-            number = row.partition_index
-            error = 0 if number < count else _UNKNOWN_TOPIC
-            offset = end if row.timestamp == _LATEST else 0
-            body.append(_LIST_OFFSETS_ROW.pack(number, error, -1, offset, 0, 0))
-        body.append(b"\0")
-        asked += len(topic.partitions)
-    return b"".join([*body, b"\0"]), asked
+def _list_offsets(cluster: StubCluster, request: memoryview) -> tuple[bytes, int]:
+    (count,), at, asked = struct.unpack_from(">i", request, 5), 9, 0
+    body = [struct.pack(">ii", 0, count)]
+    for _ in range(count):
+        (length,) = struct.unpack_from(">h", request, at)
+        name = str(request[at + 2 : at + 2 + length], "utf-8")
+        (rows,) = struct.unpack_from(">i", request, at + 2 + length)
+        body.append(bytes(request[at : at + 6 + length]))
+        at += 6 + length
+        last = at + rows * _LIST_OFFSETS_ASKED.size
+        end, known = 0 if name.startswith("mm2-") else END, cluster.topics.get(name, 0)
+        for number, _, place in _LIST_OFFSETS_ASKED.iter_unpack(request[at:last]):
+            error = 0 if number < known else _UNKNOWN_TOPIC
+            offset = end if place == _LATEST else 0
+            body.append(_LIST_OFFSETS_ROW.pack(number, error, -1, offset, 0))
+        at, asked = last, asked + rows
+    return b"".join(body), asked
 
 
 def _offset_fetch(cluster: StubCluster, request: Any, version: int) -> tuple[bytes, int]:
@@ -274,7 +277,6 @@ def _api_versions(cluster: StubCluster, request: Any, version: int) -> tuple[byt
 
 _ANSWERS: dict[int, Callable[[StubCluster, Any, int], tuple[bytes, int]]] = {
     FETCH: _fetch,
-    LIST_OFFSETS: _list_offsets,
     METADATA: _metadata,
     OFFSET_FETCH: _offset_fetch,
     FIND_COORDINATOR: _find_coordinator,
@@ -339,13 +341,16 @@ class Stub:
 
     def _answer(self, cluster: StubCluster, node: int, frame: bytes) -> bytes:
         key, version, correlation, length = struct.unpack_from(">hhih", frame)
-        kind = _REQUESTS[key]
         low, high = VERSIONS[key]
         head = struct.pack(">i", correlation)
         if not low <= version <= high:
             # Only ApiVersions is asked before the versions are known; version 0 tells them.
             body, _ = _api_versions(cluster, None, 0)
             return head + struct.pack(">h", 35) + body[2:]
+        if key == LIST_OFFSETS:
+            body, items = _list_offsets(cluster, memoryview(frame)[10 + max(0, length) :])
+            return head + self._counted("ListOffsets", body, items)
+        kind = _REQUESTS[key]
         is_flexible = kind.flexible_version_q(version)
         at = 10 + max(0, length) + (1 if is_flexible else 0)
         request = kind.decode(memoryview(frame)[at:], version=version)
@@ -353,10 +358,13 @@ class Stub:
             body, items = _list_groups(cluster, node, version)
         else:
             body, items = _ANSWERS[key](cluster, request, version)
-        name = kind.__name__.removesuffix("Request")
+        body = self._counted(kind.__name__.removesuffix("Request"), body, items)
+        return head + (b"\0" if is_flexible and key != API_VERSIONS else b"") + body
+
+    def _counted(self, name: str, body: bytes, items: int) -> bytes:
         self._requests[name] += 1
         self._items[name] += items
-        return head + (b"\0" if is_flexible and key != API_VERSIONS else b"") + body
+        return body
 
 
 def clusters_of(described: Mapping[str, Any]) -> list[StubCluster]:

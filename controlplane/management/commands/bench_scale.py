@@ -19,6 +19,7 @@ from django.utils import timezone
 from controlplane.bench.scale import large_parts, large_report, seed_flows
 from controlplane.bench.scale.large_report import Part, Run
 from controlplane.bench.scale.stub_process import StubProcess
+from controlplane.garbage_collection import collect_less_often
 from mirrors.models import Cluster, Flow, FlowPartition, GroupOffset
 
 FLOWS, CLUSTERS, WIDE, WIDE_TOPICS = 5_000, 72, 100_000, 100
@@ -100,6 +101,8 @@ class Command(BaseCommand):
 
     def _part(self, options: dict[str, Any]) -> None:
         name = options["part"]
+        # As the workers do.
+        collect_less_often()
         times = options["times"] if name == large_report.PAGES else options["few"]
         rows = list(large_parts.PARTS[name](times, StubProcess(options["control"])))
         found = {"rows": [dataclasses.asdict(row) for row in rows]}

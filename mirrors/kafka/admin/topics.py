@@ -12,31 +12,30 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-import confluent_kafka
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, Uuid
+from confluent_kafka import KafkaException, TopicCollection, Uuid
 from confluent_kafka.admin._config import ConfigResource, ConfigSource
-from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._resource import ResourceType
 
 from mirrors.domain import cluster_snapshot as pictures
 from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicPartition, TopicState
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
+from mirrors.kafka.admin.partition_offsets import PartitionOffsets
 from mirrors.kafka.admin.topic_changes import NewTopicSpec, TopicChanges
 from mirrors.kafka.connection.admin_client import DEADLINE_S, Partial
-from mirrors.kafka.error_codes import Code
-from mirrors.kafka.error_table import error_of_number
 from mirrors.kafka.errors import error_of_client
+from mirrors.kafka.protocol.list_offsets import (
+    EARLIEST,
+    LATEST,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+)
 
 __all__ = ["DEADLINE_S", "Admin", "NewTopicSpec", "Partial", "snapshot"]
 
 # "stable" is the last stable offset: the end for a reader of committed records.
 OffsetQuery = Literal["earliest", "latest", "stable"] | int
 CONFIGS_PER_REQUEST = 250
-RETRY_S = 0.1
-METADATA_WAIT_S = 3.0
-# What a client with an old picture of the cluster says.
-_STALE = {"moving", "not_found"}
 
 
 def kafka_uuid(uuid: Uuid) -> str:
@@ -51,6 +50,14 @@ def kafka_uuid(uuid: Uuid) -> str:
 
 class Admin(TopicChanges):
     """One cluster's admin connection. Keep it open for several calls."""
+
+    def __init__(self, spec: ClusterSpec, *, client_id: str = "understudy-admin") -> None:
+        super().__init__(spec, client_id=client_id)
+        self._offsets = PartitionOffsets(spec, client_id=client_id)
+
+    def close(self) -> None:
+        self._offsets.close()
+        super().close()
 
     def topic_names(self, *, deadline_s: float = DEADLINE_S) -> list[str]:
         """All topics that the principal may describe, including internal ones."""
@@ -98,14 +105,6 @@ class Admin(TopicChanges):
             topics=states,
             failed=failed,
         )
-
-    def count_brokers(self, *, deadline_s: float = DEADLINE_S) -> int:
-        """The brokers that the cluster has now; 1 if it does not say."""
-        try:
-            found = self.client.describe_cluster(request_timeout=deadline_s).result(deadline_s)
-        except (KafkaException, TimeoutError):
-            return 1
-        return max(1, len(found.nodes))
 
     def undescribed(
         self, topics: Iterable[str], *, deadline_s: float = DEADLINE_S
@@ -162,73 +161,17 @@ class Admin(TopicChanges):
         older, or the end of the partition if there is none.
         """
         deadline = time.monotonic() + deadline_s
-        result = self._list_offsets(list(partitions), at, deadline)
-        self._retry_stale_leaders(result, at, deadline)
+        level = READ_COMMITTED if at == "stable" else READ_UNCOMMITTED
+        place = at if isinstance(at, int) else EARLIEST if at == "earliest" else LATEST
+        result = self._offsets.read(partitions, place, level, deadline_s=deadline_s)
         later = [tp for tp, offset in result.done.items() if offset < 0]
         if later:
-            ends = self.list_offsets(later, "latest", deadline_s=_left(deadline))
+            ends = self._offsets.read(later, LATEST, level, deadline_s=_left(deadline))
             for tp in later:
                 del result.done[tp]
             result.done |= ends.done
             result.failed |= ends.failed
         return result
-
-    def _retry_stale_leaders(
-        self, result: Partial[TopicPartition, int], at: OffsetQuery, deadline: float
-    ) -> None:
-        """Refresh the metadata and retry: once, and for a while where a leader is just moving.
-
-        A new leader is not available at once after a topic was created or a broker restarted.
-        """
-        patience = min(deadline, time.monotonic() + METADATA_WAIT_S)
-        stale = [tp for tp, error in result.failed.items() if error.code in _STALE]
-        while stale and (known := self._refresh_metadata(_left(deadline))) is not None:
-            for tp in set(stale) - known:
-                doing = f"list offsets of {tp[0]}-{tp[1]}"
-                result.failed[tp] = error_of_number(
-                    Code.UNKNOWN_TOPIC_OR_PARTITION, where=self.spec.alias, doing=doing
-                )
-            again = self._list_offsets([tp for tp in stale if tp in known], at, deadline)
-            for tp in again.done:
-                del result.failed[tp]
-            result.done |= again.done
-            result.failed |= again.failed
-            stale = [tp for tp, error in again.failed.items() if error.code in _STALE]
-            if time.monotonic() + RETRY_S >= patience:
-                return
-            time.sleep(RETRY_S if stale else 0)
-
-    def _refresh_metadata(self, deadline_s: float) -> set[TopicPartition] | None:
-        """Return the existing partitions, or None. `list_offsets` itself uses stale metadata.
-
-        A full listing replaces the leaders that librdkafka caches. Its ListOffsets does not refresh
-        them after FENCED_LEADER_EPOCH (librdkafka 4620), and never finds partitions that were added
-        since.
-        """
-        try:
-            topics = self.client.list_topics(timeout=deadline_s).topics
-        except KafkaException:
-            return None
-        return {(name, number) for name, topic in topics.items() for number in topic.partitions}
-
-    def _list_offsets(
-        self, partitions: Sequence[TopicPartition], at: OffsetQuery, deadline: float
-    ) -> Partial[TopicPartition, int]:
-        wanted = {
-            confluent_kafka.TopicPartition(topic, number): _offset_spec(at)
-            for topic, number in partitions
-        }
-        if not wanted:
-            return Partial()
-        left = _left(deadline)
-        level = IsolationLevel.READ_COMMITTED if at == "stable" else IsolationLevel.READ_UNCOMMITTED
-        futures = self.client.list_offsets(wanted, isolation_level=level, request_timeout=left)
-        return self.gather(
-            {(tp.topic, tp.partition): future for tp, future in futures.items()},
-            doing=lambda tp: f"list offsets of {tp[0]}-{tp[1]}",
-            deadline_s=left,
-            fold=lambda answer: int(answer.offset),
-        )
 
 
 def snapshot(
@@ -273,9 +216,3 @@ def _config_entries(answer: Mapping[str, Any]) -> dict[str, pictures.ConfigEntry
         )
         for name, entry in answer.items()
     }
-
-
-def _offset_spec(at: OffsetQuery) -> Any:
-    if isinstance(at, int):
-        return OffsetSpec.for_timestamp(at)
-    return OffsetSpec._earliest if at == "earliest" else OffsetSpec._latest

@@ -264,11 +264,9 @@ def _copied(flow: Flow, policy: ReplicationPolicy) -> list[PartitionSnapshot]:
         # Records behind one that cannot be replicated count as not replicated.
         for gap in Gap.objects.filter(flow=flow, closed_at=None).exclude(kind__in=UNCOPYABLE)
     }
-    kept: dict[TopicPartition, FlowPartition | None] = {
-        (row.topic, row.partition): None
-        for row in PartitionMap.objects.filter(flow=flow, position__isnull=False)
-    }
-    kept |= {(row.topic, row.partition): row for row in FlowPartition.objects.filter(flow=flow)}
+    kept: dict[TopicPartition, FlowPartition | None] = dict.fromkeys(_mapped(flow))
+    rows = FlowPartition.objects.filter(flow=flow).order_by()
+    kept |= {(row.topic, row.partition): row for row in rows}
     found = [
         _row(tp, row, gaps.get(tp), policy)
         for tp, row in sorted(kept.items())
@@ -276,6 +274,13 @@ def _copied(flow: Flow, policy: ReplicationPolicy) -> list[PartitionSnapshot]:
     ]
     named = {topic for topic, _ in kept}
     return [*found, *_without_partitions(flow, named, policy)]
+
+
+def _mapped(flow: Flow) -> dict[TopicPartition, int]:
+    """The position of each partition that has one."""
+    known = PartitionMap.objects.filter(flow=flow, position__isnull=False).order_by()
+    rows = known.values_list("topic", "partition", "position")
+    return {(topic, partition): position for topic, partition, position in rows}
 
 
 def _row(
@@ -420,12 +425,13 @@ def _with_routes(
 
 
 def _with_positions(flow: Flow, rows: list[PartitionSnapshot]) -> list[PartitionSnapshot]:
-    known = PartitionMap.objects.filter(flow=flow, position__isnull=False)
-    positions = {(row.topic, row.partition): row.position for row in known}
-    return [
-        dataclasses.replace(row, position=positions.get((row.topic, row.partition), row.position))
-        for row in rows
-    ]
+    positions = _mapped(flow)
+    found = []
+    for row in rows:
+        position = positions.get((row.topic, row.partition), row.position)
+        same = position == row.position
+        found.append(row if same else dataclasses.replace(row, position=position))
+    return found
 
 
 def _copied_by_then(

@@ -132,6 +132,8 @@ def _with_ends(
 
 def _known(group: GroupSnapshot, home: Mapping[TopicPartition, TopicPartition]) -> GroupSnapshot:
     """Without partitions that no flow can translate back: their origin is unknown."""
+    if not home:
+        return group
     names = {topic for topic, _ in home}
     kept = [
         group_partition
@@ -144,6 +146,8 @@ def _known(group: GroupSnapshot, home: Mapping[TopicPartition, TopicPartition]) 
 
 def _without_blocked(group: GroupSnapshot, blocked: Mapping[TopicPartition, str]) -> GroupSnapshot:
     """A failback leaves out a topic that is not the one that was replicated, with its groups."""
+    if not blocked:
+        return group
     group_partitions = (
         dataclasses.replace(
             group_partition,

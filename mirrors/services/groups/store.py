@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Collection, Iterable
 from datetime import datetime
+from typing import Any, NamedTuple
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.filters.groups import GroupSelection, GroupVerdict
@@ -40,7 +43,6 @@ _FIELDS = (
     "source_lag",
     "re_reads",
     "offset_since",
-    "as_of",
 )
 
 
@@ -169,46 +171,68 @@ def store_offset_updates(
         or group_partition.target_offset is not None
         or group_partition.trouble
     ]
-    _keep_offset_ages(flow, rows, now)
-    empty = set(groups) - {row.group for row in rows}
+    chosen = set(groups)
+    empty = chosen - {row.group for row in rows}
     rows += [
         GroupOffset(flow=flow, group=name, sync_state="unknown", reason=_NO_OFFSETS, as_of=now)
         for name in sorted(empty)
     ]
-    kept = {(row.group, row.topic, row.partition, row.route) for row in rows}
     with transaction.atomic():
-        known = GroupOffset.objects.filter(flow=flow).exclude(sync_state=EXCLUDED).order_by()
-        gone = [
-            pk
-            for pk, *key in known.values_list("pk", "group", "topic", "partition", "route")
-            if key[0] in groups and tuple(key) not in kept
-        ]
+        known = _stored(flow)
+        for row in rows:
+            _keep_offset_age(row, known.get(_key(row)), now)
+        changed = [row for row in rows if _values(row) != known.get(_key(row), _NOT_STORED).values]
+        kept = set(map(_key, rows))
+        gone = [row.pk for key, row in known.items() if key[0] in chosen and key not in kept]
         for start in range(0, len(gone), _BATCH):
             GroupOffset.objects.filter(pk__in=gone[start : start + _BATCH]).delete()
         GroupOffset.objects.bulk_create(
-            rows,
+            changed,
             batch_size=_BATCH,
             update_conflicts=True,
             unique_fields=_KEY,
-            update_fields=_FIELDS,
+            update_fields=[*_FIELDS, "as_of"],
         )
+        # Most rows are as they were: one statement instead of writing each.
+        same = _surveyed(flow).filter(as_of__lt=now)
+        same.exclude(group__in={key[0] for key in known} - chosen).update(as_of=now)
         refresh_summaries(flow)
 
 
-def _keep_offset_ages(flow: Flow, rows: Iterable[GroupOffset], now: datetime) -> None:
-    """An offset that the last survey found too keeps its age."""
-    before = GroupOffset.objects.filter(flow=flow, offset_since__isnull=False).order_by()
-    known = {
-        tuple(key): (offset, since)
-        for *key, offset, since in before.values_list(
-            "group", "topic", "partition", "route", "source_offset", "offset_since"
-        )
+class _Stored(NamedTuple):
+    pk: int
+    values: tuple[Any, ...]
+
+
+_NOT_STORED = _Stored(0, ())
+
+
+def _surveyed(flow: Flow) -> QuerySet[GroupOffset]:
+    return GroupOffset.objects.filter(flow=flow).exclude(sync_state=EXCLUDED).order_by()
+
+
+def _stored(flow: Flow) -> dict[Key, _Stored]:
+    rows = _surveyed(flow).values_list("pk", *_KEY[1:], *_FIELDS)
+    return {
+        (group, topic, partition, route): _Stored(pk, tuple(values))
+        for pk, group, topic, partition, route, *values in rows
     }
-    for row in rows:
-        if row.source_offset is not None:
-            key = (row.group, row.topic, row.partition, row.route)
-            offset, since = known.get(key, (None, now))
-            row.offset_since = since if offset == row.source_offset else now
+
+
+def _key(row: GroupOffset) -> Key:
+    return row.group, row.topic, row.partition, row.route
+
+
+_values = operator.attrgetter(*_FIELDS)
+
+
+def _keep_offset_age(row: GroupOffset, known: _Stored | None, now: datetime) -> None:
+    """An offset that the last survey found too keeps its age."""
+    if row.source_offset is None:
+        return
+    before = {} if known is None else dict(zip(_FIELDS, known.values, strict=True))
+    same = before.get("source_offset") == row.source_offset
+    row.offset_since = (before["offset_since"] if same else None) or now
 
 
 def _row(

@@ -84,17 +84,21 @@ class _BoundsSearch:
     ) -> None:
         self._flow = flow
         self._until = time.monotonic() + deadline_s
-        maps = PartitionMap.objects.filter(
-            flow=flow, topic__in={topic for topic, _ in wanted}, position__isnull=False
-        )
-        found = {(row.topic, row.partition): row for row in maps.select_related("bounds")}
         # A partition that this flow neither copied nor took over has no bound.
-        self._maps = {at: row for at, row in found.items() if at in wanted and row.position}
-        self._wanted = {at: wanted[at] for at in sorted(self._maps)[:MOST_PARTITIONS]}
+        copied = PartitionMap.objects.filter(
+            flow=flow, topic__in={topic for topic, _ in wanted}, position__gt=0
+        ).order_by()
+        keys = {
+            (topic, partition): pk
+            for topic, partition, pk in copied.values_list("topic", "partition", "pk")
+            if (topic, partition) in wanted
+        }
+        chosen = sorted(keys)[:MOST_PARTITIONS]
+        rows = PartitionMap.objects.filter(pk__in=[keys[at] for at in chosen])
+        self._maps = {(row.topic, row.partition): row for row in rows.select_related("bounds")}
+        self._wanted = {at: wanted[at] for at in chosen}
         self._rows: dict[TopicPartition, OffsetBounds] = {
-            at: row.bounds
-            for at, row in self._maps.items()
-            if at in self._wanted and hasattr(row, "bounds")
+            at: row.bounds for at, row in self._maps.items() if hasattr(row, "bounds")
         }
 
     @property

@@ -228,14 +228,14 @@ def _current_maps(
         partition__in={partition for _, partition in asked},
         position__isnull=False,
     ).order_by()
-    return {(row.topic, row.partition): _map(row, positions) for row in rows}
-
-
-def _map(row: PartitionMap, positions: Mapping[TopicPartition, int]) -> _Map:
-    at = row.position or 0
-    asked = min(at, positions.get((row.topic, row.partition), at))
-    map_end = row.map_end if asked == at else None
-    return _Map(row.pk, asked, map_end, row.source_start, row.target_start)
+    found = {}
+    for topic, partition, *row in rows.values_list("topic", "partition", *_Map._fields):
+        known = _Map(*row)
+        position = positions.get((topic, partition), known.position)
+        if position < known.position:
+            known = known._replace(position=position, map_end=None)
+        found[topic, partition] = known
+    return found
 
 
 def _reasons(
