@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.schemas.registry import RegistrySpec
@@ -25,12 +25,24 @@ _PREFIX: Final = 5
 # An id that the registry did not have is looked up again after this time.
 _AGAIN_S: Final = 5.0
 _MOST_REFERENCES: Final = 200
+_PROTOBUF: Final = "PROTOBUF"
 
 
 def ids_of(values: Iterable[bytes | None]) -> set[int]:
     """The ids in values that a serializer of a registry wrote."""
     prefixes = {value[:_PREFIX] for value in values if value is not None and value[:1] == b"\0"}
     return {int.from_bytes(prefix[1:], "big") for prefix in prefixes if len(prefix) == _PREFIX}
+
+
+def _described(texts: Sequence[str]) -> dict[str, Any]:
+    """What Java needs of a Protobuf schema; `error` is a clause if it cannot be read."""
+    # The parser takes time to load, which workers without such records save.
+    from mirrors.domain.schemas.protobuf import describe_schema  # noqa: PLC0415
+
+    try:
+        return describe_schema(texts)
+    except ValueError as error:
+        return {"error": str(error)}
 
 
 class SchemaFiles:
@@ -81,7 +93,9 @@ class SchemaFiles:
             except UnknownSchema:
                 self._unknown[number] = now
                 continue
-            found = {"kind": schema.kind, "texts": [*texts, schema.text]}
+            found: dict[str, Any] = {"kind": schema.kind, "texts": [*texts, schema.text]}
+            if schema.kind == _PROTOBUF:
+                found = {"kind": schema.kind, **_described(found["texts"])}
             self._write(f"{number}.json", json.dumps(found))
             if self._target is not None:
                 there = self._id_there(self._target, number, schema)

@@ -23,6 +23,11 @@ GOOD = [
     ("where", "json_get(value, 'a.b') = 'x' and avro_get(value, 'region') <> 'US'"),
     ("value", "avro_drop(avro_mask(avro_hmac(value, 'env:SALT', 'ssn'), null, 'name'), 'card')"),
     ("value", "avro_json(value)"),
+    ("where", "protobuf_get(value, 'a.b') = 'x' and protobuf_json(value) <> ''"),
+    (
+        "value",
+        "protobuf_drop(protobuf_mask(protobuf_hmac(value, 'env:SALT', 'a'), null, 'b'), 'c')",
+    ),
     ("value", "hmac_value(value, 'file:/run/secrets/salt') -- a comment"),
     ("value", "if(value is null, null, json_mask(value, 'x', 'a'))"),
     ("value", "from_json(cast(value as string), 'a struct<b:string>').a.b"),

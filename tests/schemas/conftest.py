@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 from django.utils import timezone
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
 
 from controlplane.demo.processes.guard import Guard
 from mirrors.domain.schemas.registry import URL
@@ -17,6 +19,7 @@ from mirrors.services import clusters
 from mirrors.services.clock import milliseconds
 from mirrors.services.flows import settings
 from mirrors.services.schemas import comparison
+from spark_runner.sql.plan import open_session
 from tests.schemas.apicurio import Apicurio
 from tests.schemas.fake_registry import FakeRegistry
 
@@ -50,6 +53,15 @@ def fake() -> Iterator[FakeRegistry]:
     found = FakeRegistry()
     yield found
     found.close()
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session that knows the functions of rules."""
+    conf = SparkConf().setMaster("local[1]").setAppName("rules").set("spark.ui.enabled", "false")
+    context = SparkContext(conf=conf)
+    yield open_session(context, tmp_path_factory.mktemp("functions"))
+    context.stop()
 
 
 WHO = "ada"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 import io
@@ -9,26 +10,18 @@ import json
 import random
 import struct
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import fastavro
 import pytest
-from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from mirrors.domain.schemas.registry import URL, RegistrySpec, registry_of
-from mirrors.domain.transforms.evaluation import (
-    EvaluatedRecord,
-    EvaluationRequest,
-    RecordParts,
-    SampledRecord,
-)
-from mirrors.domain.transforms.rules import TransformRule
+from mirrors.domain.transforms.evaluation import EvaluatedRecord
 from mirrors.kafka.schemas.connection import RegistryUnavailable
-from spark_runner.sql.plan import open_session
-from spark_runner.sql.previews import evaluate
 from tests.schemas.apicurio import register
+from tests.schemas.evaluation import evaluated, place_at, value_of
 from tests.schemas.fake_registry import FakeRegistry
 
 ADDRESS = {
@@ -98,49 +91,15 @@ Run = Callable[..., list[EvaluatedRecord]]
 SUBJECT = f"people-{uuid.uuid4().hex[:8]}-value"
 
 
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    conf = SparkConf().setMaster("local[1]").setAppName("avro").set("spark.ui.enabled", "false")
-    context = SparkContext(conf=conf)
-    yield open_session(context, tmp_path_factory.mktemp("functions"))
-    context.stop()
-
-
 @pytest.fixture
 def place(fake: FakeRegistry) -> RegistrySpec:
     fake.answers[f"/schemas/ids/{ID}"] = (200, {"schema": json.dumps(PERSON)})
-    spec = registry_of("east", {URL: fake.url})
-    assert spec is not None
-    return spec
+    return place_at(fake.url)
 
 
 @pytest.fixture
 def run(spark: SparkSession, place: RegistrySpec) -> Run:
-    def run(
-        *values: bytes | None, target: RegistrySpec | None = None, **fields: str
-    ) -> list[EvaluatedRecord]:
-        request = EvaluationRequest(
-            topic="people",
-            rules=(TransformRule(topics=".*", **fields),),
-            rule=0,
-            records=tuple(
-                SampledRecord(0, number, -1, False, RecordParts(None, value, ()))
-                for number, value in enumerate(values)
-            ),
-            registry=place,
-            target_registry=target,
-        )
-        found = evaluate(spark, EvaluationRequest.from_json(request.to_json()))
-        assert not found.rejections, found.rejections
-        assert not found.error
-        return list(found.records)
-
-    return run
-
-
-def value_of(row: EvaluatedRecord) -> bytes | None:
-    assert row.after is not None, row.message
-    return row.after.value
+    return functools.partial(evaluated, spark, place)
 
 
 def test_fields_are_masked_with_the_same_schema_and_id_and_all_others_stay(run: Run) -> None:

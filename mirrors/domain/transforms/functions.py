@@ -141,6 +141,47 @@ HELPERS: Final = {
             reads_schemas=True,
         ),
         HelperFunction(
+            name="protobuf_get",
+            arguments=("value", "path"),
+            result="string",
+            meaning="A field of a Protobuf record as text, bytes as Base64, a message, list or map "
+            "as JSON. Null if it is not set; the default of the type if the schema does not tell "
+            "the two apart.",
+            reads_schemas=True,
+        ),
+        HelperFunction(
+            name="protobuf_json",
+            arguments=("value",),
+            result="string",
+            meaning="A Protobuf record as JSON, with the names of the schema and bytes as Base64.",
+            reads_schemas=True,
+        ),
+        HelperFunction(
+            name="protobuf_drop",
+            arguments=("value", "paths"),
+            result="value",
+            meaning="Removes fields of a Protobuf record. A required field fails. A missing field "
+            "changes nothing.",
+            reads_schemas=True,
+        ),
+        HelperFunction(
+            name="protobuf_mask",
+            arguments=("value", "replacement", "paths"),
+            result="value",
+            meaning="Replaces fields of a Protobuf record, each element of a list, by the text, as "
+            "their type reads it. With null: by an empty text, message or list, 0, false, or the "
+            "first symbol. A field that is missing stays so.",
+            reads_schemas=True,
+        ),
+        HelperFunction(
+            name="protobuf_hmac",
+            arguments=("value", "secret", "paths"),
+            result="value",
+            meaning="Replaces string or bytes fields of a Protobuf record by the hexadecimal "
+            "HMAC-SHA-256 of their content. A field that is missing stays so.",
+            reads_schemas=True,
+        ),
+        HelperFunction(
             name="target_schema",
             arguments=("value",),
             result="value",

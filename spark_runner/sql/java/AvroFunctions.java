@@ -32,32 +32,20 @@ public class AvroFunctions {
     private static final JsonFactory JSON =
         JsonFactory.builder().enable(JsonWriteFeature.WRITE_NAN_AS_STRINGS).build();
 
-    /** What replaces the value of a field. */
-    private static class Edit {
-        final int how;
-        final String replacement;
-        final byte[] secret;
-
-        Edit(int how, String replacement, byte[] secret) {
-            this.how = how;
-            this.replacement = replacement;
-            this.secret = secret;
-        }
-    }
-
     public static byte[] avroDrop(UTF8String folder, byte[] value, UTF8String paths) {
-        return edit(folder, value, paths, new Edit(RecordFunctions.DROP, null, null));
+        return edit(folder, value, paths, new RecordFunctions.Edit(RecordFunctions.DROP, null, null));
     }
 
     public static byte[] avroMask(
             UTF8String folder, byte[] value, UTF8String replacement, UTF8String paths) {
         String text = replacement == null ? null : replacement.toString();
-        return edit(folder, value, paths, new Edit(RecordFunctions.MASK, text, null));
+        return edit(folder, value, paths, new RecordFunctions.Edit(RecordFunctions.MASK, text, null));
     }
 
     public static byte[] avroHmac(
             UTF8String folder, byte[] value, byte[] secret, UTF8String paths) {
-        return edit(folder, value, paths, new Edit(RecordFunctions.HMAC, null, secret));
+        return edit(
+            folder, value, paths, new RecordFunctions.Edit(RecordFunctions.HMAC, null, secret));
     }
 
     /** The record as JSON; null for null. */
@@ -94,7 +82,8 @@ public class AvroFunctions {
         }
     }
 
-    private static byte[] edit(UTF8String folder, byte[] value, UTF8String paths, Edit edit) {
+    private static byte[] edit(
+            UTF8String folder, byte[] value, UTF8String paths, RecordFunctions.Edit edit) {
         if (value == null) {
             return null;
         }
@@ -137,8 +126,8 @@ public class AvroFunctions {
 
     /** Copies a value; `fields` are those below it that paths name, or null. */
     private static void copy(
-            Schema schema, Decoder in, Encoder out, RecordFunctions.Field fields, Edit edit)
-            throws IOException {
+            Schema schema, Decoder in, Encoder out, RecordFunctions.Field fields,
+            RecordFunctions.Edit edit) throws IOException {
         Schema.Type type = schema.getType();
         if (type == Schema.Type.RECORD) {
             for (Iterator all = schema.getFields().iterator(); all.hasNext();) {
@@ -175,8 +164,8 @@ public class AvroFunctions {
     }
 
     private static void copyMap(
-            Schema schema, Decoder in, Encoder out, RecordFunctions.Field fields, Edit edit)
-            throws IOException {
+            Schema schema, Decoder in, Encoder out, RecordFunctions.Field fields,
+            RecordFunctions.Edit edit) throws IOException {
         Schema values = schema.getValueType();
         // Blocks of one entry, where an entry may be left out.
         boolean isDropping = fields != null && edit.how == RecordFunctions.DROP;
@@ -289,7 +278,8 @@ public class AvroFunctions {
 
     // -- mask and HMAC
 
-    private static void replace(Schema schema, String name, Decoder in, Encoder out, Edit edit)
+    private static void replace(
+            Schema schema, String name, Decoder in, Encoder out, RecordFunctions.Edit edit)
             throws IOException {
         Schema.Type type = schema.getType();
         if (type == Schema.Type.UNION) {

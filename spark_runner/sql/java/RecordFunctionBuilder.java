@@ -23,7 +23,8 @@ import scala.jdk.javaapi.CollectionConverters;
  *
  * `kinds` has one word for each argument: value, text, replacement, secret, path, paths, headers or
  * binary. A secret is a column: the plan never contains it. `schemas` is the name of the column with
- * the folder of schemas, which functions on Avro get before their arguments; empty for others.
+ * the folder of schemas, which functions on Avro and Protobuf get before their arguments; empty for
+ * others.
  */
 public class RecordFunctionBuilder extends scala.runtime.AbstractFunction1 {
     private static final DataType BYTES = BinaryType$.MODULE$;
@@ -95,7 +96,12 @@ public class RecordFunctionBuilder extends scala.runtime.AbstractFunction1 {
         if (this.method.equals("taskFigures")) {
             holder = TaskFigures.class;
         } else if (isOfSchema) {
-            holder = this.method.startsWith("avro") ? AvroFunctions.class : RegistrySchemas.class;
+            holder = RegistrySchemas.class;
+            if (this.method.startsWith("avro")) {
+                holder = AvroFunctions.class;
+            } else if (this.method.startsWith("protobuf")) {
+                holder = ProtobufFunctions.class;
+            }
         }
         Seq sequence = CollectionConverters.asScala(used).toSeq();
         Expression call = new StaticInvoke(

@@ -54,6 +54,19 @@ public class RecordFunctions {
         }
     }
 
+    /** What replaces the value of a field. */
+    static class Edit {
+        final int how;
+        final String replacement;
+        final byte[] secret;
+
+        Edit(int how, String replacement, byte[] secret) {
+            this.how = how;
+            this.replacement = replacement;
+            this.secret = secret;
+        }
+    }
+
     public static byte[] jsonDrop(byte[] value, UTF8String paths) {
         return edit(value, DROP, paths, null, null);
     }

@@ -30,12 +30,26 @@ public class RegistrySchemas {
     }
 
     public static Schema avro(UTF8String folder, byte[] value) {
+        return (Schema) schema(folder, value, "AVRO");
+    }
+
+    public static ProtobufSchema protobuf(UTF8String folder, byte[] value) {
+        return (ProtobufSchema) schema(folder, value, "PROTOBUF");
+    }
+
+    private static Object schema(UTF8String folder, byte[] value, String kind) {
         checkPrefix(value);
         String path = folder + "/" + idOf(value) + ".json";
-        Schema found = (Schema) PARSED.get(path);
+        Object found = PARSED.get(path);
         if (found == null) {
             found = parse(new File(path), idOf(value));
             remember(path, found);
+        }
+        boolean isAvro = found instanceof Schema;
+        if (found instanceof String || isAvro != kind.equals("AVRO")) {
+            String other = found instanceof String ? (String) found : isAvro ? "AVRO" : "PROTOBUF";
+            throw new IllegalArgumentException(
+                "schema id " + idOf(value) + " is of the type " + other + ", not " + kind);
         }
         return found;
     }
@@ -93,16 +107,24 @@ public class RegistrySchemas {
         PARSED.put(path, found);
     }
 
-    private static Schema parse(File file, int id) {
+    /** The schema; for a type that no function reads, the name of the type. */
+    private static Object parse(File file, int id) {
         if (!file.exists()) {
             throw new IllegalArgumentException("the schema registry has no schema id " + id);
         }
         try {
             JsonNode read = JSON.readTree(file);
             String kind = ((JsonNode) read.get("kind")).asText();
+            if (kind.equals("PROTOBUF")) {
+                if (read.has("error")) {
+                    throw new IllegalArgumentException(
+                        "schema id " + id + " cannot be parsed: it "
+                            + ((JsonNode) read.get("error")).asText());
+                }
+                return new ProtobufSchema(read);
+            }
             if (!kind.equals("AVRO")) {
-                throw new IllegalArgumentException(
-                    "schema id " + id + " is of the type " + kind + ", not AVRO");
+                return kind;
             }
             Schema.Parser parser = new Schema.Parser(NameValidator.NO_VALIDATION);
             parser.setValidateDefaults(false);
