@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import json
 from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
 from django.db import models
-from django.db.models import Count, Max, OuterRef, Q, QuerySet, Subquery, Sum
-from django.db.models.functions import Coalesce
+from django.db.models import Count, F, Max, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models.functions import Cast, Coalesce
 
 from mirrors.domain.account.partition import Certainty, State
 from mirrors.domain.account.totals import Total
@@ -72,6 +74,8 @@ _OF_TOTAL = (
     "unknown_topics",
     "unknown_lags",
 )
+_JSON = ("states", "unknown_topics")
+_JSON_AT = [_OF_TOTAL.index(name) for name in _JSON]
 
 
 def _total_of(
@@ -102,9 +106,19 @@ def _total_of(
 
 
 def totals_by_flow() -> dict[int, tuple[Total, str]]:
-    """What each flow with an account owes, and its worst topic, without whole rows."""
-    rows = FlowAccount.objects.order_by().values_list("flow", "worst_topic", *_OF_TOTAL)
-    return {flow: (_total_of(*facts), worst) for flow, worst, *facts in rows}
+    """What each flow with an account owes, and its worst topic, without whole rows.
+
+    Most of thousands of flows have the same states and unknown topics: each text is decoded once.
+    """
+    decoded = functools.cache(json.loads)
+    of_total = [Cast(name, models.TextField()) if name in _JSON else F(name) for name in _OF_TOTAL]
+    rows = FlowAccount.objects.order_by().values_list("flow", "worst_topic", *of_total)
+    found = {}
+    for flow, worst, *facts in rows:
+        for at in _JSON_AT:
+            facts[at] = decoded(facts[at])
+        found[flow] = _total_of(*facts), worst
+    return found
 
 
 def repeats_of() -> dict[int, int]:

@@ -22,7 +22,7 @@ from mirrors.views.heartbeats import direction
 from mirrors.views.page import mark_cluster, mark_flow, render_page
 from mirrors.views.tables import file_of, fold, is_file
 from monitoring.domain.overview.data_loss import FlowSummary
-from monitoring.domain.overview.summary import by_severity, is_stale, summarize
+from monitoring.domain.overview.summary import Summary, is_stale, summarize
 from monitoring.lists import (
     COMPONENTS,
     FLOWS_BY_TROUBLE,
@@ -87,15 +87,18 @@ def _context(now: datetime, *, whole: bool) -> dict[str, Any]:
     most_severe = content.most_severe_by_flow(alerts)
     keys = _flow_summaries(most_severe)
     clusters = [mark_cluster(cluster) for cluster in Cluster.objects.select_related("sweep")[:20]]
-    ordered = [keys[summary] for summary in by_severity(list(keys), now)]
+    engine, summary = _summarized(keys, now)
+    ordered = [keys[one] for one in summary.ordered]
     flows = _table_rows(ordered if whole else ordered[:ROWS], now)
     topics, transitions = worst_topics(WORST), list(content.recent_transitions())
-    sentences = _sentences(keys, flows, alerts, most_severe, now)
+    sentences = _sentences(summary, keys, flows, alerts, most_severe)
     beats = [direction(flow, now) for flow in flows[:BEATS]]
     runners = list(Runner.objects.all()[:10])
     return {
         **sentences,
         "now": now,
+        "engine": engine,
+        "summary": summary,
         "proof": content.proof_of_standbys(keys, flows, now),
         "flows": flows,
         **_folded(flows, sentences["troubles"]),
@@ -107,7 +110,7 @@ def _context(now: datetime, *, whole: bool) -> dict[str, Any]:
         "clusters": clusters,
         "runners": runners,
         "beats": beats,
-        "whose": components_of(clusters, beats, runners, sentences["engine"], now),
+        "whose": components_of(clusters, beats, runners, engine, now),
     }
 
 
@@ -125,14 +128,10 @@ def _folded(flows: list[Any], troubles: list[content.ProblemRow]) -> dict[str, A
     return {"rows": rows, "healthy": healthy} if stated else {"rows": flows, "healthy": []}
 
 
-def _sentences(
-    keys: Mapping[FlowSummary, int],
-    flows: list[Any],
-    alerts: list[content.FiringAlert],
-    most_severe: Mapping[int, content.FiringAlert],
-    now: datetime,
-) -> dict[str, Any]:
-    """The summary, the troubles and the alerts, with the state of our processes."""
+def _summarized(
+    keys: Mapping[FlowSummary, int], now: datetime
+) -> tuple[list[dict[str, Any]], Summary]:
+    """The states of our processes, and the summary of all flows."""
     engine = _processes(
         now, MISSING_SOON_AFTER if _all_figures_are_stale(keys, now) else MISSING_AFTER
     )
@@ -141,14 +140,21 @@ def _sentences(
         for part in engine
         if part["state"] == "missing" and part["label"] in ENGINE.values()
     ]
-    summary = summarize(list(keys), now, silent)
+    return engine, summarize(list(keys), now, silent)
+
+
+def _sentences(
+    summary: Summary,
+    keys: Mapping[FlowSummary, int],
+    flows: list[Any],
+    alerts: list[content.FiringAlert],
+    most_severe: Mapping[int, content.FiringAlert],
+) -> dict[str, Any]:
+    """The troubles, the alerts and the losses."""
     loudest = [alarm for alarm in alerts if alarm.alert.severity != "info"] or alerts
     by_name = {known.name: pk for known, pk in keys.items()}
-    troubles = content.problem_rows(summary.troubles, flows, most_severe)
     return {
-        "summary": summary,
-        "engine": engine,
-        "troubles": troubles,
+        "troubles": content.problem_rows(summary.troubles, flows, most_severe),
         "firing": len(alerts),
         "loudest": loudest[:ALARMS],
         "losses": [(one, by_name.get(one.flow)) for one in summary.losses],

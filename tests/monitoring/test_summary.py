@@ -21,7 +21,6 @@ from monitoring.domain.overview.summary import (
     Counts,
     FlowProblem,
     Summary,
-    by_severity,
     is_stale,
     summarize,
     tone,
@@ -195,7 +194,7 @@ def test_a_known_loss_is_named_however_many_are_unknown() -> None:
         "6 flows are paused, stopped or drafts. Not replicated: south→west at least 7 records; "
         "unknown for 3 partitions of hidden (seen 2 h ago). 6 flows were failed over."
     )
-    assert {row.state for row in by_severity(flows, NOW)[-6:]} == {"failed_over"}
+    assert {row.state for row in summarize(flows, NOW).ordered[-6:]} == {"failed_over"}
 
 
 def test_an_unknown_part_is_said_beside_what_is_known() -> None:
@@ -289,7 +288,13 @@ def test_rows_sort_by_trouble_then_by_name() -> None:
         flow("d->a", state="failed"),
         flow("e->a", as_of=None),
     ]
-    assert [row.name for row in by_severity(rows, NOW)] == ["d->a", "c->a", "e->a", "b->a", "a->b"]
+    assert [row.name for row in summarize(rows, NOW).ordered] == [
+        "d->a",
+        "c->a",
+        "e->a",
+        "b->a",
+        "a->b",
+    ]
 
 
 @pytest.mark.parametrize("state", ["draft", "paused", "stopped", "failed_over"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -54,11 +54,13 @@ class Counts:
 class Summary:
     """The headline with its tone, data loss, flows in trouble, and flows that are not running.
 
-    `engine` names missing processes, which make all figures stale.
+    `engine` names missing processes, which make all figures stale. `ordered`: all flows, by
+    severity.
     """
 
     tone: Tone
     headline: str
+    ordered: tuple[FlowSummary, ...] = ()
     counts: Counts = Counts()
     losses: tuple[SourceLoss, ...] = ()
     worst: WorstLoss | None = None
@@ -96,7 +98,7 @@ def _tone_of_state(flow: FlowSummary, now: datetime) -> Tone:
     return "attention" if is_late or flow.total.unknown else "good"
 
 
-def by_severity(flows: Sequence[FlowSummary], now: datetime) -> list[FlowSummary]:
+def _by_severity(flows: Sequence[FlowSummary], tones: Mapping[str, Tone]) -> list[FlowSummary]:
     """The order of the rows on the overview: worst first, then by name.
 
     A failed-over flow is last, because clients no longer write to its source.
@@ -105,7 +107,7 @@ def by_severity(flows: Sequence[FlowSummary], now: datetime) -> list[FlowSummary
         flows,
         key=lambda flow: (
             flow.state == "failed_over",
-            _ORDER.index(tone(flow, now)),
+            _ORDER.index(tones[flow.name]),
             -flow.time_lag_ms,
             -flow.total.records,
             flow.name,
@@ -126,7 +128,7 @@ def summarize(
         headline = "Nothing is replicated yet"
         return Summary(tone="resting", headline=headline, engine=_engine(silent))
     tones = {flow.name: tone(flow, now) for flow in flows}
-    ordered = by_severity(flows, now)
+    ordered = _by_severity(flows, tones)
     troubled = [
         flow for flow in ordered if tones[flow.name] in {"critical", "attention", "unknown"}
     ]
@@ -137,6 +139,7 @@ def summarize(
     return Summary(
         tone=worst if worst != "resting" or len(idle) == len(flows) else "good",
         headline=_headline(len(flows), len(troubled), len(idle), starting) + _cause(troubled),
+        ordered=tuple(ordered),
         counts=Counts(
             healthy=sum(tone == "good" for tone in tones.values()),
             attention=len(troubled),
