@@ -1,13 +1,11 @@
 """Sessions of the suite on one machine: a test marked `alone` runs while the other ones wait.
 
 A plugin of pytest that `tests.side_by_side` loads. Who runs beside others shares the room; who
-wants it alone has it alone. All pass the door one by one, so that nobody overtakes who waits. A
-test that measures time only in a part of it, and waits long in the rest, uses `alone` for the part.
+wants it alone has it alone. All pass the door one by one, so that nobody overtakes who waits.
 """
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import time
@@ -62,29 +60,12 @@ def _locked(file: IO[str], kind: int, until: float) -> bool:
             return True
 
 
-# Of this session; none if it is the only one.
-_sessions: list[Turns] = []
-
-
-@contextlib.contextmanager
-def alone() -> Iterator[None]:
-    """A part of a test in which the other sessions wait. The time limit of the test goes on."""
-    for turns in _sessions:
-        turns.take(alone=True)
-    try:
-        yield
-    finally:
-        for turns in _sessions:
-            turns.take(alone=False)
-
-
 def wants_it_alone(item: pytest.Item | None) -> bool:
     return item is not None and item.get_closest_marker("alone") is not None
 
 
 def pytest_configure(config: pytest.Config) -> None:
     turns = Turns(Path(os.environ[VARIABLE]))
-    _sessions.append(turns)
     config.pluginmanager.register(Hooks(turns), "turns")
 
 

@@ -25,13 +25,19 @@ _RIGHTS = "api/test_object_rights.py"
 _ANSWERS = f"{_RIGHTS}::test_every_address_answers_as_declared"
 _READS = f"{_RIGHTS}::test_only_who_may_view_everything_reads_anything_of_the_other_team"
 _APPLICATION = "spark/test_application_failback.py"
+_SEARCH = "wire/test_chaos_search.py"
+_FIRST = "spark/test_first_start.py"
 
 LONG: Mapping[str, str] = {
     # Whole programs, started again and again.
     "spark/test_lost_cluster.py": "spark/test_standalone.py, spark/test_full_slots.py",
     "demo/test_start_again.py": "demo/test_commands.py, demo/test_startup_checks.py",
     "demo/test_commands.py::test_demo_json_lets_a_program_in_and_ctrl_c_ends_all": (
-        "demo/test_commands.py::test_the_check_compares_what_crossed_both_ways_and_stops_all"
+        "demo/test_commands.py::test_a_killed_demo_leaves_no_process_and_the_next_one_takes_over"
+    ),
+    "demo/test_commands.py::test_the_check_compares_what_crossed_both_ways_and_stops_all": (
+        "journeys/test_full_replication.py, journeys/test_kills.py with the same comparison; "
+        "demo/test_commands.py::test_a_killed_demo_leaves_no_process"
     ),
     "demo/test_brokers.py::test_three_brokers_form_a_cluster_that_survives_one": (
         "wire/test_failed_brokers.py"
@@ -46,9 +52,48 @@ LONG: Mapping[str, str] = {
     "spark/test_compiled.py::test_the_laws_of_batches_hold_in_machine_code_too": (
         "make test-native; the same laws interpreted in wire"
     ),
+    "services/test_serve.py::test_it_starts_again_with_the_same_key": (
+        "services/test_serve.py::test_a_program_that_is_killed_comes_back; "
+        "demo/test_commands.py::test_a_killed_demo_leaves_no_process"
+    ),
+    "mirrors/test_postgres.py::test_all_of_it_passes_on_postgresql[repeated]": (
+        "mirrors/test_postgres.py::test_all_of_it_passes_on_postgresql[usual]"
+    ),
+    "bench/test_web.py::test_a_seeded_database_is_whole_and_every_page_is_timed": (
+        "pages/test_every_page.py; the other tests of bench/test_web.py"
+    ),
+    "bench/test_runs.py::test_an_index_that_is_read_from_the_topic_holds_the_same_runs": (
+        "bench/test_runs.py, the other tests; spark/test_every_offset.py"
+    ),
+    "bench/test_run.py::test_live_traffic_that_differs_has_no_figures_either": (
+        "bench/test_run.py::test_a_copy_that_differs_has_no_figures"
+    ),
     # They measure seconds while nothing else may run.
     "spark/test_response_times.py": "spark/test_commands.py",
+    "spark/test_host_failover.py": (
+        "mirrors/test_hosts.py, mirrors/test_host_drains.py; "
+        "mirrors/test_celery.py::test_a_killed_runner_is_replaced_within_30_seconds"
+    ),
+    # Of rounds by seed one stays of each kind.
+    "judge/test_judge.py::test_no_statement_is_more_optimistic_than_the_truth[153]": (
+        "the same with seed 131; make test-judge"
+    ),
+    f"{_SEARCH}::test_every_record_crosses_once_whatever_is_refused_lost_or_killed[27]": (
+        "the same with seed 12"
+    ),
+    f"{_SEARCH}::test_with_rules_every_kept_record_crosses_once[35]": "the same with seed 33",
+    f"{_SEARCH}::test_with_routes_every_record_crosses_once_into_its_topic[42]": (
+        "the same with seed 41"
+    ),
+    f"{_SEARCH}::test_with_routes_every_record_crosses_once_into_its_topic[43]": (
+        "the same with seed 41"
+    ),
     # One victim of each kind stays: a worker, the runner, a broker.
+    f"{_KILLS}[redis]": "mirrors/test_celery.py::test_redis_killed_and_back",
+    f"{_KILLS}[web]": "services/test_serve.py::test_a_program_that_is_killed_comes_back",
+    "mirrors/test_celery.py::test_the_workers_and_beat_killed_and_back": (
+        f"{_KILLS}[celery-reconcile]"
+    ),
     f"{_KILLS}[backup]": f"{_KILLS}[primary]",
     f"{_KILLS}[beat]": f"{_KILLS}[celery-reconcile]",
     f"{_KILLS}[celery-tasks]": f"{_KILLS}[celery-reconcile]",
@@ -61,7 +106,46 @@ LONG: Mapping[str, str] = {
     "spark/test_spark_hosts.py": (
         "spark/test_standalone.py::test_an_executor_killed_under_load and test_spark_settings.py"
     ),
+    "spark/test_crashes.py::test_a_second_runner_with_the_same_flow_fences_the_first[running]": (
+        "the same with a first one that is frozen and revived"
+    ),
+    "spark/test_routes.py::test_killed_workers_lose_and_repeat_nothing_in_any_target_topic": (
+        "spark/test_rules.py::test_killed_workers_lose_and_repeat_nothing; "
+        f"{_SEARCH}::test_with_routes_every_record_crosses_once_into_its_topic[41]"
+    ),
+    "spark/test_commands.py::test_removing_and_restarting_many_times_repeats_nothing": (
+        "spark/test_commands.py::test_a_flow_removed_and_written_again_at_once_goes_on"
+    ),
+    "spark/test_refusals.py::test_a_topic_deleted_and_created_again_is_not_read_on": (
+        "spark/test_gaps.py::test_a_topic_made_anew_is_copied_from_its_beginning"
+    ),
     # The other value of a parameter.
+    "spark/test_failover_with_rules.py::test_every_group_resumes_at_the_right_record_there_and_back"
+    "[identity]": "the same with the default names",
+    "spark/test_gaps.py::test_a_cut_remote_partition_is_gone_on_with_when_a_person_says_so"
+    "[accept]": "the same with restart; test_an_accepted_gap_is_passed_once",
+    "spark/test_positions.py::test_a_flow_begins_where_it_was_told_to[earliest": (
+        "the same with latest and with a moment; every flow without the setting"
+    ),
+    "pages/test_every_page.py::test_settings_that_an_older_edition_took_break_no_page[0 0 31": (
+        "the same with a schedule of R"
+    ),
+    "wire/test_fetch_sessions.py::test_a_session_that_the_broker_does_not_know_is_begun_anew"
+    "[_session-": "the same with the number of an epoch",
+    "spark/test_takeover.py::test_the_first_start_goes_on_where_mm2_stopped[{}->": (
+        "the same with the usual name of the connector"
+    ),
+    f"{_FIRST}::test_members_of_mm2s_group_count_unless_its_connector_is_disabled[false]": (
+        f"the same with true; {_FIRST}::test_a_remote_topic_that_only_was_written_before"
+    ),
+    "wire/test_crashes.py::test_a_frozen_copier_that_wakes_up_is_fenced_and_writes_nothing"
+    "[far-version-1]": "the same near with version 1, and far with version 2",
+    "wire/test_broken_connections.py::test_a_producer_that_is_lost_is_replaced_and_goes_on_from_"
+    "the_last_commit[version-1]": "the same with version 2",
+    "wire/test_long_intervals.py::test_a_transaction_is_ended_before_it_is_late_although_a_batch_"
+    "still_waits[11-": "the same with version 13",
+    "groups/test_upstream_cases.py::test_one_way_groups_follow_to_the_end_and_over_restarts_and_a_"
+    "topic_that_joins[10]": "the same with 0",
     f"{_ANSWERS}[admin of one cluster]": f"{_ANSWERS}[editor of a flow, and the gate's tests",
     f"{_READS}[admin of the other cluster": f"{_READS}[operator of a label",
     f"{_APPLICATION}::test_an_application_switches_over_and_back_and_nothing_is_lost_or_repeated"
@@ -85,7 +169,8 @@ LONG: Mapping[str, str] = {
     ),
     f"{_REFUSED}[start.from-{{}}:0:9": f"{_REFUSED}[start.from-{{}}:0:31",
     f"{_REFUSED}[run.until-{{}}:0:31": f"{_REFUSED}[start.from-{{}}:0:31",
-    f"{_REFUSED}[run.until-{{}}:1:9": f"{_REFUSED}[run.until-{{}}:0:9",
+    f"{_REFUSED}[run.until-{{}}:0:9": f"{_REFUSED}[start.from-{{}}:0:31",
+    f"{_REFUSED}[run.until-{{}}:1:9": f"{_REFUSED}[start.from-{{}}:0:31",
     f"{_REFUSED}[start.from-{{}}x": f"{_REFUSED}[start.from-{{}}:0:31",
     f"{_BINDS}[----link-": f"{_BINDS}[----source_window-source",
     f"{_BINDS}[----commit-": f"{_BINDS}[----target_window-target",
@@ -93,6 +178,7 @@ LONG: Mapping[str, str] = {
     f"{_DEAD}[unresolvable]": f"{_DEAD}[silent]",
     f"{_DEAD}[dropped]": f"{_DEAD}[silent]",
     f"{_DEAD}[not_kafka]": f"{_DEAD}[tls_broken]",
+    f"{_COPIES}[record-MTLS-": f"{_COPIES}[record-TLS-]; the raw lane with each login",
     f"{_COPIES}[record-LOGIN": f"{_COPIES}[record-TLS-]; the raw lane with each login",
     "wire/test_crashes.py::test_killed_at_any_moment_nothing_is_lost_or_doubled[far-version-1]": (
         "the same near with version 1, and far with version 2"

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests import exclusive, pool, side_by_side
+from tests import pool, side_by_side
 from tests.exclusive import Turns
 
 TESTS = Path(__file__).parent
@@ -90,20 +90,3 @@ def test_a_second_try_waits_for_the_room_no_longer_than_its_patience(tmp_path: P
     one.give_back()
     two.take(alone=True, patience=0.2)
     assert two.alone is True
-
-
-def test_a_part_of_a_test_is_alone_and_the_rest_beside_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, two = Turns(tmp_path), Turns(tmp_path)
-    monkeypatch.setattr(exclusive, "_sessions", [one])
-    one.take(alone=False)
-    two.take(alone=False)
-    two.give_back()
-    with exclusive.alone():
-        assert one.alone is True
-        two.take(alone=False, patience=0.2)
-        assert two.alone is None
-    assert one.alone is False
-    two.take(alone=False, patience=0.2)
-    assert two.alone is False

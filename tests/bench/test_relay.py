@@ -18,6 +18,8 @@ from controlplane.demo.processes.ports import HOST, free_port
 
 MB = 1 << 20
 SMALL = 100
+# Of a measurement that other work on this machine may have slowed down.
+TRIES = 5
 
 
 class Broker:
@@ -110,23 +112,28 @@ def test_bytes_arrive_whole_and_in_order_whatever_the_jitter(program: Path, brok
     assert (carried.to_broker, carried.from_broker >= 3) == (len(data), True)
 
 
-@pytest.mark.alone
 def test_a_window_of_a_megabyte_carries_a_megabyte_in_each_round_trip(
     program: Path, broker: Broker
 ) -> None:
     line = NetworkProfile(far="target", rtt_ms=100, window_bytes=MB)
-    with connected(program, broker, line) as (_, client):
-        seconds = send(client, bytes(10 * MB))
-    assert 0.9 < seconds < 2.5
-    assert len(broker.received) == 10 * MB
+    assert 0.9 < quickest(program, broker, line, below=2.5) < 2.5
 
 
-@pytest.mark.alone
 def test_a_limited_line_carries_what_it_can_and_no_more(program: Path, broker: Broker) -> None:
     line = NetworkProfile(far="target", rtt_ms=20, mbit_s=80)
-    with connected(program, broker, line) as (_, client):
-        seconds = send(client, bytes(10 * MB))
-    assert 10 * MB / line.bytes_s < seconds < 1.6 * 10 * MB / line.bytes_s
+    least = 10 * MB / line.bytes_s
+    assert least < quickest(program, broker, line, below=1.6 * least) < 1.6 * least
+
+
+def quickest(program: Path, broker: Broker, line: NetworkProfile, *, below: float) -> float:
+    """Seconds for ten megabytes. A busy machine makes it slower at times, and never quicker."""
+    took = []
+    while len(took) < TRIES and min(took, default=below) >= below:
+        known = len(broker.received)
+        with connected(program, broker, line) as (_, client):
+            took.append(send(client, bytes(10 * MB)))
+        assert len(broker.received) - known == 10 * MB
+    return min(took)
 
 
 def test_a_stall_delays_and_loses_nothing(program: Path, broker: Broker) -> None:

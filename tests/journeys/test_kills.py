@@ -29,8 +29,6 @@ VICTIMS = (
     "primary",
     "backup",
 )
-# A broker takes half of the minute by itself, so it is given the machine.
-ALONE = ("primary", "backup")
 
 
 def victim(stage: DemoStack, name: str) -> psutil.Process | None:
@@ -90,10 +88,7 @@ def load(stage: DemoStack) -> AdverseTraffic:
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.alone] * (name in ALONE)) for name in VICTIMS],
-)
+@pytest.mark.parametrize("name", VICTIMS)
 def test_everything_is_back_within_a_minute(
     stage: DemoStack, load: AdverseTraffic, name: str
 ) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db.models import Sum
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
@@ -181,6 +181,7 @@ def test_hours_have_the_worst_minute_and_the_sum_and_old_samples_go(flow: Flow) 
 
 
 class TestCounts(TestCase):
+    @settings(max_examples=30)
     @given(jobs=st.lists(st.lists(st.integers(0, 1_000), min_size=1, max_size=4), max_size=4))
     def test_samples_sum_to_what_all_jobs_replicated(self, jobs: list[list[int]]) -> None:
         flow = world.flow(as_of=NOON)

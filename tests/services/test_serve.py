@@ -24,6 +24,7 @@ from controlplane import programs
 from controlplane.demo.processes.guard import Guard
 from controlplane.demo.processes.ports import free_port
 from controlplane.demo.processes.valkey import valkey_server
+from controlplane.management.commands.serve import Refused, check_address
 from tests.services.compose import ROOT
 
 Until = Callable[..., float]
@@ -31,9 +32,9 @@ Until = Callable[..., float]
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The packages as a wheel installs them, outside a checkout."""
+    """The packages as a wheel installs them, outside a checkout, with what Python compiled."""
     site = tmp_path_factory.mktemp("site")
-    ignored = shutil.ignore_patterns("__pycache__", "*.so")
+    ignored = shutil.ignore_patterns("*.so")
     for package in ("controlplane", "mirrors", "monitoring", "spark_runner"):
         shutil.copytree(ROOT / package, site / package, ignore=ignored)
     resources = site / "controlplane" / "resources"
@@ -158,13 +159,8 @@ def test_a_program_that_is_killed_comes_back_and_sigterm_leaves_nothing(
     key = serve.state / "secret_key"
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert len(key.read_text()) > 50
-    for words in ("worker -n reconcile@%h", "worker -n watch@%h", "gunicorn", "beat"):
-        killed = serve.program(words)
-        assert killed is not None, words
-        forked = killed.children(recursive=True)
-        killed.kill()
-        until(lambda w=words, k=killed: serve.program(w) not in (None, k), 60, f"{words} is back")
-        assert not [one for one in forked if runs(one)], "of the killed one remains"
+    for words in ("worker -n reconcile@%h", "gunicorn"):
+        kill_and_wait(serve, words, until)
     until(lambda: serve.answers("readyz"), 120, "it is ready again")
     assert "supervision was ended by SIGKILL; it is restarted" in serve.said()
     assert {log.stem for log in (serve.state / "logs").iterdir()} == {
@@ -181,7 +177,30 @@ def test_a_program_that_is_killed_comes_back_and_sigterm_leaves_nothing(
     assert serve.process.wait(90) == 0, serve.said()
     assert not [one for one in tree if runs(one)]
     assert "Traceback" not in serve.said()
+
+
+def kill_and_wait(serve: Serve, words: str, until: Until) -> None:
+    """kill -9 of one program, until another one has its place."""
+    killed = serve.program(words)
+    assert killed is not None, words
+    forked = killed.children(recursive=True)
+    killed.kill()
+    until(lambda: serve.program(words) not in (None, killed), 60, f"{words} is back")
+    assert not [one for one in forked if runs(one)], "of the killed one remains"
+
+
+def test_it_starts_again_with_the_same_key_and_all_ends_when_it_is_killed(
+    serve: Serve, until: Until
+) -> None:
+    key = serve.state / "secret_key"
+    serve.start()
+    until(lambda: serve.answers("readyz"), 240, "it is ready")
+    for words in ("worker -n watch@%h", "beat"):
+        kill_and_wait(serve, words, until)
     before = key.read_text()
+    assert serve.process is not None
+    serve.process.send_signal(signal.SIGTERM)
+    assert serve.process.wait(90) == 0, serve.said()
     serve.start()
     until(lambda: serve.answers(), 120, "it starts again")
     assert key.read_text() == before
@@ -198,9 +217,6 @@ def test_bad_input_gives_one_sentence_and_no_traceback(serve: Serve) -> None:
         here = f"127.0.0.1:{port}"
         cases = [
             ({}, here, f"Cannot listen on {here}: another program uses the port."),
-            ({}, "192.0.2.7:8000", "Cannot listen on 192.0.2.7:8000: this machine does not have"),
-            ({}, "nowhere.invalid:8000", "the host name is not known"),
-            ({}, "8000", "--bind 8000 is not HOST:PORT"),
             ({"REDIS_URL": ""}, here, "REDIS_URL is not set."),
             (
                 {"REDIS_URL": "redis://:a-secret-of-mine@127.0.0.1:1/0"},
@@ -228,6 +244,20 @@ def test_bad_input_gives_one_sentence_and_no_traceback(serve: Serve) -> None:
             assert len(said.splitlines()) == 1, said
             assert "a-secret-of-mine" not in said
             assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("bind", "sentence"),
+    [
+        ("192.0.2.7:8000", "Cannot listen on 192.0.2.7:8000: this machine does not have"),
+        ("nowhere.invalid:8000", "the host name is not known"),
+        ("8000", "--bind 8000 is not HOST:PORT"),
+    ],
+)
+def test_an_address_that_cannot_be_listened_on_is_refused(bind: str, sentence: str) -> None:
+    with pytest.raises(Refused) as refused:
+        check_address(bind)
+    assert sentence in refused.value.message
 
 
 def test_the_makefile_the_demo_and_serve_start_the_same_programs() -> None:

@@ -64,11 +64,18 @@ class Lab:
 
         wait_for(is_ready, seconds=seconds, what="the runner's start")
 
-    def start_if_ended(self) -> None:
-        """The test before may have killed it."""
+    def start_if_ended(self, *master: str, **views: Any) -> None:
+        """The test before may have killed it; with what `start_runner` takes."""
+        if not self._runs():
+            self.start_runner(*master, **views)
+
+    def stop_if_it_runs(self) -> None:
+        if self._runs():
+            self.stop_runner()
+
+    def _runs(self) -> bool:
         status = launcher.read_runner(self.directory)
-        if status is None or not launcher.is_alive(status.pid, status.start_tick):
-            self.start_runner()
+        return status is not None and launcher.is_alive(status.pid, status.start_tick)
 
     def stop_runner(self) -> bool:
         return launcher.stop_runner(self.process)

@@ -27,6 +27,7 @@ from spark_runner.kafka_protocol.records import Record
 from tests.groups.world import World
 from tests.house.rules import ROOT
 from tests.spark.lab import Lab, unique
+from tests.spark.local_session import builder
 from tests.spark.reading import messages
 from tests.spark.test_comparison import row_of
 from tests.spark.test_routes import by_region, customer
@@ -41,8 +42,7 @@ BATCHES = 40
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
+        builder("local[2]")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .getOrCreate()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -16,7 +15,6 @@ from mirrors import launcher
 from mirrors.domain.transforms.rules import TRANSFORMS, TransformRule, format_rules
 from tests.spark.conftest import MASK_KEY
 from tests.spark.lab import Lab, wait_for
-from tests.spark.test_spark_settings import written
 
 RECORDS = 200
 KEPT = 120
@@ -25,26 +23,6 @@ RULE = TransformRule(
     where="cast(get_json_object(cast(value as string), '$.n') as int) % 5 < 3",
     value="json_hmac(value, 'env:UNDERSTUDY_MASK_TEST', 'n')",
 )
-
-
-@pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("event-log") / "new"
-
-
-@pytest.fixture(scope="module")
-def lab(
-    clusters: tuple[str, str],
-    log: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-    runner_env: dict[str, str],
-) -> Iterator[Lab]:
-    text = "spark.eventLog.compress false\n"
-    env = {**runner_env, **written(tmp_path_factory.mktemp("conf"), text)}
-    lab = Lab(*clusters, tmp_path_factory.mktemp("runner"), env)
-    lab.start_runner(seconds=300, ui=True, event_log=str(log))
-    yield lab
-    lab.stop_runner()
 
 
 def ui_of(lab: Lab) -> str:
@@ -66,8 +44,22 @@ def stages(lab: Lab) -> list[dict[str, Any]]:
 
 
 def events(log: Path) -> list[dict[str, Any]]:
-    files = sorted(log.rglob("events_*"))
-    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    """Of the newest application; its last line may be half written."""
+    newest = max(log.iterdir(), key=lambda path: path.stat().st_mtime)
+    lines = [line for file in sorted(newest.glob("events_*")) for line in file.open()]
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def task_metrics(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        event["Task Metrics"]
+        for event in found
+        if event["Event"] == "SparkListenerTaskEnd" and "Task Metrics" in event
+    ]
+
+
+def written_records(log: Path) -> int:
+    return sum(row["Output Metrics"]["Records Written"] for row in task_metrics(events(log)))
 
 
 def figures(lab: Lab) -> set[tuple[int, int]]:
@@ -78,7 +70,8 @@ def figures(lab: Lab) -> set[tuple[int, int]]:
 
 
 @pytest.mark.timeout(900)
-def test_jobs_are_named_and_counted_and_the_log_has_no_secret(lab: Lab, log: Path) -> None:
+def test_jobs_are_named_and_counted_and_the_log_has_no_secret(small: Lab, event_log: Path) -> None:
+    lab, log = small, event_log
     flow = lab.flow(tasks_max="1", **{TRANSFORMS: format_rules([RULE])})
     topic = lab.create(flow.topic("ruled"), 1)
     lab.write(topic, [json.dumps({"n": number}) for number in range(RECORDS)])
@@ -100,8 +93,9 @@ def test_jobs_are_named_and_counted_and_the_log_has_no_secret(lab: Lab, log: Pat
             socket.create_connection((address, int(port)), 5)
 
     flow.stop()
-    lab.stop_runner()
     assert log.stat().st_mode & 0o777 == 0o700
+    # Spark writes it out when a job has ended.
+    wait_for(lambda: written_records(log) >= KEPT, what="the end of the task in the log", pause=0.2)
     found = events(log)
     groups = {
         event["Properties"].get("spark.jobGroup.id", "")
@@ -109,11 +103,7 @@ def test_jobs_are_named_and_counted_and_the_log_has_no_secret(lab: Lab, log: Pat
         if event["Event"] == "SparkListenerJobStart"
     }
     assert any(group.startswith(f"flow {flow.job.flow} slice 0 epoch ") for group in groups)
-    metrics = [
-        event["Task Metrics"]
-        for event in found
-        if event["Event"] == "SparkListenerTaskEnd" and "Task Metrics" in event
-    ]
+    metrics = task_metrics(found)
     # A record whose epoch ends before it is committed is read again.
     assert sum(row["Input Metrics"]["Records Read"] for row in metrics) >= RECORDS
     assert sum(row["Output Metrics"]["Records Written"] for row in metrics) == KEPT

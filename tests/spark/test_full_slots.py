@@ -17,15 +17,15 @@ SOON_S = 20
 
 
 @pytest.fixture(scope="module")
-def full(
-    clusters: tuple[str, str],
-    tmp_path_factory: pytest.TempPathFactory,
-    runner_env: dict[str, str],
-) -> Iterator[Lab]:
-    lab = Lab(*clusters, tmp_path_factory.mktemp("full"), runner_env)
-    lab.start_runner("local[2,4]")
-    yield lab
-    lab.stop_runner()
+def ends(two_slots: Lab) -> Iterator[None]:
+    """No test after these needs the runner."""
+    yield
+    two_slots.stop_if_it_runs()
+
+
+@pytest.fixture
+def full(ends: None, small: Lab) -> Lab:
+    return small
 
 
 def running(lab: Lab, **settings: str) -> tuple[Flow, str]:

@@ -18,16 +18,16 @@ from spark_runner.spark.jobs import SparkJobs
 from spark_runner.sql.columns import FIGURES, FILLER, KIND, RESULT, TEXT, input_schema
 from spark_runner.sql.plan import evaluated, map_in_arrow, open_session
 from tests.spark.lab import wait_for
+from tests.spark.local_session import builder
 
 RULE = TransformRule(topics=".*", where="length(value) > 3")
 
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
-        parent = builder.getOrCreate()
+        parent = builder("local[1]").getOrCreate()
         yield open_session(parent.sparkContext, tmp_path_factory.mktemp("jar"))
         parent.stop()
 

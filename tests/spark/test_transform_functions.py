@@ -21,12 +21,12 @@ from mirrors.domain.transforms.sql import GRAMMAR
 from spark_runner.sql.columns import SCHEMAS
 from spark_runner.sql.plan import open_session, result_of
 from tests.domain.transform_cases import GOOD
+from tests.spark.local_session import builder
 
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    session = builder.getOrCreate()
+    session = builder("local[1]").getOrCreate()
     yield session
     session.stop()
 

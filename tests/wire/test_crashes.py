@@ -35,13 +35,13 @@ from tests.wire.world import Flow, Side, unique
 
 ROOT = Path(__file__).resolve().parents[2]
 # Of each kind of test; `make test-crashes` asks for more.
-KILLS = int(os.environ.get("UNDERSTUDY_CRASHES", "5"))
+KILLS = int(os.environ.get("UNDERSTUDY_CRASHES", "3"))
 ZOMBIES = int(os.environ.get("UNDERSTUDY_ZOMBIES", "1"))
 PARTITIONS = 3
 INTERVAL_MS = 500
 # What a commit itself may take beside other work on a small machine; more than that now and then.
 GRACE_MS = 500
-pytestmark = [pytest.mark.soak] if KILLS > 5 or ZOMBIES > 1 else []
+pytestmark = [pytest.mark.soak] if KILLS > 3 or ZOMBIES > 1 else []
 
 
 class Traffic:
