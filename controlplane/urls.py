@@ -42,7 +42,12 @@ from mirrors.api.topics.previews import TopicPreviewViewSet
 from mirrors.api.transforms import RulePreviewViewSet
 from monitoring import api as alerts
 from monitoring.api import topic_history
-from monitoring.api.costs import CostViewSet, FlowCompressionViewSet, FlowCostViewSet
+from monitoring.api.costs import (
+    CostViewSet,
+    FlowCompressionViewSet,
+    FlowCostViewSet,
+    FlowPriceViewSet,
+)
 from monitoring.api.schedules import ScheduleViewSet
 from monitoring.api.topology import TopologyView
 from monitoring.views.prometheus import Metrics
@@ -148,10 +153,16 @@ urlpatterns = [
     re_path(r"^api/v1/schema/?$", SpectacularJSONAPIView.as_view(), name="schema"),
     re_path(r"^api/v1/docs/?$", docs.docs, name="api-docs"),
     re_path(r"^api/v1/topology/?$", TopologyView.as_view(), name="topology-rest"),
-    re_path(
-        rf"^api/v1/flows/(?P<flow_id>{FLOW})/objectives/?$",
-        readiness.ObjectivesViewSet.as_view({"get": "list", "patch": "partial_update"}),
-        name="flow-objectives-rest",
+    *(
+        re_path(
+            rf"^api/v1/flows/(?P<flow_id>{FLOW})/{name}/?$",
+            part.as_view({"get": "retrieve", "patch": "partial_update", "delete": "destroy"}),
+            name=f"flow-{name}-rest",
+        )
+        for name, part in (
+            ("objectives", readiness.ObjectivesViewSet),
+            ("price", FlowPriceViewSet),
+        )
     ),
     path("api/v1/", include(router.urls)),
     re_path(r"^api/", errors.unknown_path),

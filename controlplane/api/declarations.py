@@ -46,8 +46,8 @@ class DeclarationsSerializer(StrictSerializer):
         default="",
         allow_blank=True,
         max_length=63,
-        help_text="A label: its flows without a document are deleted, with their schedules and "
-        "alert rules. A flow must be stopped.",
+        help_text="A label: its flows without a document are deleted, and their schedules, alert "
+        "rules, objectives and prices without one. A flow must be stopped.",
     )
     overwrite_drift = serializers.BooleanField(
         default=False,
@@ -101,7 +101,7 @@ class ExportedFiles(StrictSerializer):
 
 
 class ApplyViewSet(ViewSet):
-    """Clusters, flows, runners, channels, hooks, alert rules and drills as YAML files.
+    """Clusters, flows, runners, channels, hooks, objectives, prices, alert rules, drills as YAML.
 
     Each document needs the rights of a request to its own address. Applying is one transaction:
     everything, or nothing.

@@ -123,6 +123,7 @@ BODIES: dict[str, dict[str, Any]] = {
     },
     "NewPerson": {"username": "ann", "password": "a-long-pass-phrase", "role": "operator"},
     "Roles": {"role": "operator", "extras": ["approver"], "active": True},
+    "FlowPrice": {"per_gb": "0.02", "currency": "EUR", "monthly_budget": "500"},
     "Price": {"per_gb": "0.02", "currency": "EUR", "monthly_budget": "500.00"},
     "Runner": {"name": "east", "master": "spark://spark-1:7077", "host": "worker-1", "slots": 64},
     "Silence": {

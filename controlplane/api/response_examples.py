@@ -179,7 +179,7 @@ def _scalar(schema: Mapping[str, Any], name: str) -> Any:
     if shape == "uri":
         return "https://understudy.example.org/"
     if shape == "decimal":
-        return "12.500000"
+        return "12.50"
     if kind == "boolean":
         return True
     if kind == "integer":

@@ -29,14 +29,15 @@ def apply(
     ] = False,
     prune: Annotated[
         str,
-        typer.Option("--prune", help="Delete flows with this label that no file has."),
+        typer.Option("--prune", help="Delete what flows with this label have and no file has."),
     ] = "",
     overwrite_drift: Annotated[
         bool,
         typer.Option("--overwrite-drift", help="Also what somebody changed after it was applied."),
     ] = False,
 ) -> None:
-    """Create or change clusters, flows, runners, channels, hooks, alert rules and drills.
+    """Create or change clusters, runners, channels, hooks, flows, their objectives and prices,
+    alert rules and drills.
 
     Shows the plan first. Applies everything or nothing. Applying again changes nothing.
     """

@@ -1,1 +1,1 @@
-"""Clusters, flows and alert rules as YAML files: read, planned, applied in one transaction."""
+"""Clusters, flows and their parts as YAML files: read, planned, applied in one transaction."""

@@ -5,8 +5,8 @@ through the view that a request to its address would reach: the same rights, che
 
 - Drift: a field that a document set, and that somebody changed since. It is refused unless
   `Options.overwrite_drift`; otherwise a file would undo an operator's action unseen.
-- `Options.prune`: flows with this label, their schedules and alert rules, are deleted if no
-  document is about them.
+- `Options.prune`: flows with this label, their schedules, alert rules, objectives and prices, are
+  deleted if no document is about them.
 """
 
 from __future__ import annotations
@@ -215,18 +215,22 @@ def _send(request: Request, kind: Kind, document: Document, options: Options) ->
     after = _ask(request, kind, "retrieve", None, document, key)
     # A value that means the same as the stored one is no change.
     differ = [name for name in document.spec if before.get(name) != after.get(name)]
+    is_new = kind.is_part_of_flow and kind.is_empty(before)
     applied = AppliedDocument.objects.filter(kind=kind.name, name=document.name).first()
     drifted = [
         name
         for name in differ
-        if applied and name in applied.spec and applied.spec[name] != _plain(before.get(name))
+        if applied
+        and not made
+        and name in applied.spec
+        and applied.spec[name] != _plain(before.get(name))
     ]
     if applied and drifted and not options.overwrite_drift:
         raise _Refused([_drift(document, applied, name, before.get(name)) for name in drifted])
     fields = [
         FieldChange(name, before.get(name), after.get(name), name in drifted) for name in differ
     ]
-    action = "change" if fields else "none"
+    action = ("create" if is_new else "change") if fields else "none"
     stored = {name: after.get(name) for name in document.spec}
     return Change(kind.name, document.name, action, document.where(), tuple(fields), stored)
 

@@ -14,14 +14,17 @@ from rest_framework.viewsets import GenericViewSet
 
 from mirrors.api.base import id_of_flow
 from mirrors.api.clusters import ClusterViewSet
+from mirrors.api.drills.readiness import ObjectivesViewSet
 from mirrors.api.drills.runs import DrillViewSet
 from mirrors.api.failover.hooks import HookViewSet
 from mirrors.api.flows.flow import FlowViewSet
 from mirrors.api.runners import RunnerViewSet
 from mirrors.domain.access.rights import Right
-from mirrors.models import Cluster, Drill, Flow, Hook, Runner, has_right
+from mirrors.domain.drills.objectives import Objectives
+from mirrors.models import Cluster, Drill, Flow, FlowObjectives, Hook, Runner, has_right
 from monitoring.api import ChannelViewSet, RuleViewSet
-from monitoring.models import AlertRule, Channel
+from monitoring.api.costs import FlowPriceViewSet
+from monitoring.models import AlertRule, Channel, TransferPrice
 
 Rows = Sequence[Mapping[str, Any]]
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
@@ -49,7 +52,9 @@ class Kind:
     """`rows` selects the row with a document's name, `identity` are the fields that a new row
     gets from it, and `name_of` is the name of a row that the API returned. `rows` raises BadName.
 
-    `is_numbered`: several rows have one name; the second one is called `NAME#2`, by age.
+    - `is_numbered`: several rows have one name; the second one is called `NAME#2`, by age.
+    - `is_part_of_flow`: one of each flow, at an address of the flow and with its name. `rows`
+      selects the flow. It is empty until its first change, which a plan shows as its creation.
     """
 
     name: str
@@ -70,14 +75,20 @@ class Kind:
     # Fields that only admins may read.
     for_admins: tuple[str, ...] = ()
     is_numbered: bool = False
+    is_part_of_flow: bool = False
     # By name: fields that an export has also when they are empty, as a new object without them
     # would not have them empty.
     told_empty: Callable[[Rows], Mapping[str, tuple[str, ...]]] = lambda rows: {}
 
     def find(self, name: str) -> str | None:
         """The row's place in an address, or None. Raises BadName."""
-        key = self.rows(name).values_list(self.lookup, flat=True).first()
+        column = "pk" if self.is_part_of_flow else self.lookup
+        key = self.rows(name).values_list(column, flat=True).first()
         return None if key is None else str(key)
+
+    def is_empty(self, row: Mapping[str, Any]) -> bool:
+        """Whether the row, as the API returned it, has no value: a part that nobody has set."""
+        return all(row.get(field) in _EMPTY for field in self.fields)
 
     def documents(self, request: Request) -> Iterator[dict[str, Any]]:
         """Each object that the person may read, with the fields that are set."""
@@ -87,6 +98,8 @@ class Kind:
         rows = view.get_serializer(view.get_queryset(), many=True).data
         told_empty = self.told_empty(rows)
         for row in rows:
+            if self.is_part_of_flow and self.is_empty(row):
+                continue
             flows = {name: names.get(row[name], row[name]) for name in self.flow_fields}
             found = {**row, **flows}
             name = self.name_of(found)
@@ -122,7 +135,7 @@ def needs(kind: str, name: str, spec: Mapping[str, Any]) -> set[tuple[str, str]]
         found = {("Cluster", end) for end in name.split("->")} | {
             ("Runner", str(spec.get("runner")))
         }
-    elif kind == "Drill":
+    elif kind in ("Drill", "Objectives", "Price"):
         found = {("Flow", name.partition("#")[0])}
     elif kind == "AlertRule":
         channels = spec.get("channels")
@@ -169,6 +182,30 @@ def _rules_of(flows: QuerySet[Flow]) -> list[tuple[str, str]]:
 
 def _flows(flows: QuerySet[Flow]) -> list[tuple[str, str]]:
     return [(flow.name, str(flow.pk)) for flow in flows]
+
+
+def _flow_of(name: str) -> QuerySet[Flow]:
+    """The flow whose part has this name. Raises BadName if there is none."""
+    rows = Flow.objects.filter(pk=id_of_flow(name))
+    if not rows.exists():
+        raise BadName(
+            f"There is no flow {name[:210]}. Add a document of kind Flow with this name, or "
+            "correct the name: SOURCE->TARGET."
+        )
+    return rows
+
+
+def _objectives_of(flows: QuerySet[Flow]) -> list[tuple[str, str]]:
+    rows = FlowObjectives.objects.filter(flow__in=flows)
+    having = {row.flow_id for row in rows if row.spec != Objectives()}
+    return [found for found in _flows(flows) if int(found[1]) in having]
+
+
+def _prices_of(flows: QuerySet[Flow]) -> list[tuple[str, str]]:
+    pairs = set(TransferPrice.objects.values_list("source", "target"))
+    return [
+        (flow.name, str(flow.pk)) for flow in flows if (flow.source_id, flow.target_id) in pairs
+    ]
 
 
 def _of_labelled_opposites(rows: Rows) -> dict[str, tuple[str, ...]]:
@@ -234,6 +271,30 @@ _ALL = (
         fields=("runner", "labels", "properties", "desired_state"),
         of_flows=_flows,
         told_empty=_of_labelled_opposites,
+    ),
+    Kind(
+        name="Objectives",
+        view=ObjectivesViewSet,
+        rows=_flow_of,
+        identity=lambda name: {},
+        name_of=lambda row: str(row["flow"]),
+        fields=("rpo_seconds", "rpo_records", "rto_seconds"),
+        lookup="flow_id",
+        flow_fields=("flow",),
+        of_flows=_objectives_of,
+        is_part_of_flow=True,
+    ),
+    Kind(
+        name="Price",
+        view=FlowPriceViewSet,
+        rows=_flow_of,
+        identity=lambda name: {},
+        name_of=lambda row: str(row["flow"]),
+        fields=("per_gb", "currency", "monthly_budget"),
+        lookup="flow_id",
+        flow_fields=("flow",),
+        of_flows=_prices_of,
+        is_part_of_flow=True,
     ),
     Kind(
         name="AlertRule",

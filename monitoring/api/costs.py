@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.helpers import forced_singular_serializer
@@ -14,6 +15,7 @@ from rest_framework.response import Response
 
 from mirrors.api.base import StrictModelSerializer, StrictSerializer, body_of, person
 from mirrors.domain.access.rights import Right
+from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.topics.compression import CODEC, LARGE_BATCH_BYTES
 from mirrors.models import Flow
 from mirrors.models.base import READING_STATES
@@ -21,7 +23,7 @@ from monitoring.domain.cost_advice import CODES
 from monitoring.domain.costs import cost_of
 from monitoring.forecasts import compression, usage
 from monitoring.forecasts.advice import advice_of
-from monitoring.models import CompressionReading
+from monitoring.models import CompressionReading, TransferPrice
 
 _MONEY: dict[str, Any] = {"max_digits": 20, "decimal_places": 6, "allow_null": True}
 
@@ -126,6 +128,26 @@ class PriceSerializer(StrictSerializer):
     )
 
 
+class FlowPriceSerializer(StrictSerializer):
+    """Price and budget of the flow's pair of clusters. Null: there is none."""
+
+    flow = serializers.IntegerField(read_only=True)
+    per_gb = serializers.DecimalField(
+        max_digits=12,
+        decimal_places=6,
+        allow_null=True,
+        required=False,
+        normalize_output=True,
+        help_text="Of a gigabyte (10^9 bytes). Null removes the price with its budget.",
+    )
+    currency = serializers.CharField(max_length=3, required=False, allow_blank=True)
+    monthly_budget = serializers.DecimalField(
+        max_digits=14, decimal_places=2, allow_null=True, required=False, normalize_output=True
+    )
+    set_by = serializers.CharField(read_only=True)
+    set_at = serializers.DateTimeField(read_only=True, allow_null=True)
+
+
 class CostViewSet(viewsets.GenericViewSet[Any]):
     """What each flow sent this month, and its cost."""
 
@@ -164,6 +186,58 @@ class FlowCostViewSet(viewsets.ViewSet):
             who=person(request),
         )
         return Response(_detail(flow))
+
+
+class FlowPriceViewSet(viewsets.GenericViewSet[TransferPrice]):
+    """Price of a gigabyte from the flow's source to its target, and the budget of a month."""
+
+    queryset = TransferPrice.objects.all()
+    serializer_class = FlowPriceSerializer
+    write_right = Right.ADMINISTER
+    pagination_class = None
+    filter_backends = ()
+
+    def get_queryset(self) -> QuerySet[TransferPrice]:
+        """Prices that belong to a flow; each has its key as `flow`."""
+        of_pair = Flow.objects.filter(source=OuterRef("source"), target=OuterRef("target"))
+        rows = TransferPrice.objects.annotate(flow=Subquery(of_pair.values("pk")[:1]))
+        return rows.filter(flow__isnull=False).order_by("flow")
+
+    @extend_schema(responses=FlowPriceSerializer)
+    def retrieve(self, request: Request, flow_id: str) -> Response:
+        return self._answer(_flow(flow_id))
+
+    @extend_schema(request=FlowPriceSerializer, responses=FlowPriceSerializer)
+    def partial_update(self, request: Request, flow_id: str) -> Response:
+        """Change the given fields."""
+        flow, given = _flow(flow_id), body_of(request, FlowPriceSerializer)
+        known = usage.price_of(flow)
+        if known is None and "per_gb" not in given:
+            raise InvalidSettings({"per_gb": ["Enter the price of a gigabyte: there is none yet."]})
+        if known is not None and given.get("per_gb", known.per_gb) is not None:
+            budget = {"monthly_budget": known.budget}
+            given = {"per_gb": known.per_gb, "currency": known.currency, **budget, **given}
+        usage.set_price(
+            flow=flow,
+            per_gb=given["per_gb"],
+            currency=given.get("currency", ""),
+            budget=given.get("monthly_budget"),
+            who=person(request),
+        )
+        return self._answer(flow)
+
+    def destroy(self, request: Request, flow_id: str) -> Response:
+        """Remove the price with its budget."""
+        flow = _flow(flow_id)
+        usage.set_price(flow=flow, per_gb=None, currency="", budget=None, who=person(request))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    def _answer(self, flow: Flow) -> Response:
+        row = TransferPrice.objects.filter(source=flow.source_id, target=flow.target_id).first()
+        facts = ("per_gb", "currency", "monthly_budget", "set_by", "set_at")
+        absent: dict[str, Any] = {"currency": "", "set_by": ""}
+        body = {name: getattr(row, name, absent.get(name)) for name in facts}
+        return Response(FlowPriceSerializer({"flow": flow.pk, **body}).data)
 
 
 class FlowCompressionViewSet(viewsets.ViewSet):

@@ -106,7 +106,7 @@ def topic_usage(flow: Flow, topic: str, now: datetime) -> int:
 def set_price(
     *, flow: Flow, per_gb: Decimal | None, currency: str, budget: Decimal | None, who: str
 ) -> None:
-    """Set the price of the flow's pair of clusters; None removes it. Audited."""
+    """Set the price of the flow's pair of clusters; None removes it. A change is audited."""
     pair: dict[str, Any] = {"source": flow.source, "target": flow.target}
     currency = currency.strip().upper()
     errors = {}
@@ -120,7 +120,10 @@ def set_price(
         errors["per_gb"] = ["A budget needs a price."]
     if errors:
         raise InvalidSettings(errors)
+    wanted = None if per_gb is None else Price(per_gb, currency, budget)
     with transaction.atomic():
+        if wanted == price_of(flow):
+            return
         if per_gb is None:
             TransferPrice.objects.filter(**pair).delete()
             text = "No price."

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
-import pytest
 from rest_framework.test import APIClient
 
 from controlplane.declarations.documents import MAX_DOCUMENTS, File, read_files
 from controlplane.declarations.kinds import KINDS
-from mirrors.models import Cluster, Drill, Flow, Transition
-from monitoring.models import AlertRule, Channel
+from mirrors.models import Cluster, Drill, Flow, FlowObjectives, Transition
+from monitoring.models import AlertRule, Channel, TransferPrice
 
 ALL = """\
 kind: Flow
@@ -310,89 +310,103 @@ spec: {schedule: "0 3 * * 1"}
     assert Transition.objects.filter(name="east->north", to_state="deleted", who="admin").exists()
 
 
-MISTAKES = {
-    "no YAML": ("kind: Cluster\nname: [east\n", 3, "not valid YAML"),
-    "no mapping": ("- a\n- b\n", 1, "must be a mapping with kind, name and spec"),
-    "no kind": ("name: east\n", 1, "kind is missing"),
-    "unknown kind": (
-        "\nkind: Kluster\nname: east\n",
-        2,
-        "There is no kind Kluster. Kinds: Cluster",
-    ),
-    "no name": ("kind: Cluster\nspec: {}\n", 1, "name is missing"),
-    "field beside spec": ("kind: Cluster\nname: east\nslots: 3\n", 3, "Fields: kind, name, spec"),
-    "spec is a list": ("kind: Cluster\nname: east\nspec: [1]\n", 3, "spec must be a mapping"),
-    "field twice": ("kind: Cluster\nname: a\nspec:\n  ssl_ca: x\n  ssl_ca: y\n", 5, "given twice"),
-    "unknown field": (
-        "kind: Cluster\nname: east\nspec:\n  bootstrap_servers: e:1\n  bootstrap: e:1\n",
-        5,
-        "Cluster has no field bootstrap. Fields: bootstrap_servers",
-    ),
-    "same object twice": (
-        "kind: Cluster\nname: e\nspec: {bootstrap_servers: e:1}\n---\nkind: Cluster\nname: e\n",
-        5,
-        "Cluster e is also at all.yaml:1",
-    ),
-    "missing field": ("kind: Cluster\nname: east\nspec: {ssl_ca: file:/x}\n", 1, "required"),
-    "wrong value": (
-        "kind: Cluster\nname: east\nspec:\n  bootstrap_servers: e:1\n  security_protocol: TLS\n",
-        5,
-        '"TLS" is not one of',
-    ),
-    "secret in the file": (
-        "kind: Cluster\nname: e\nspec:\n  bootstrap_servers: e:1\n  sasl_password: hunter2\n",
-        5,
-        "env:",
-    ),
-    "unknown cluster": (
-        "kind: Flow\nname: east->nowhere\nspec: {properties: {}}\n---\n"
-        "kind: Cluster\nname: east\nspec: {bootstrap_servers: e:1}\n",
-        1,
-        "nowhere",
-    ),
-    "unknown setting of a flow": (
-        "kind: Cluster\nname: a\nspec: {bootstrap_servers: a:1}\n---\n"
-        "kind: Cluster\nname: b\nspec: {bootstrap_servers: b:1}\n---\n"
-        "kind: Flow\nname: a->b\nspec:\n  properties: {topiks: x}\n",
-        12,
-        "topiks",
-    ),
-    "a schedule without the one before": (
-        "kind: Cluster\nname: a\nspec: {bootstrap_servers: a:1}\n---\n"
-        "kind: Cluster\nname: b\nspec: {bootstrap_servers: b:1}\n---\n"
-        'kind: Flow\nname: a->b\n---\nkind: Drill\nname: a->b#2\nspec: {schedule: "0 4 * * *"}\n',
-        12,
-        "needs Drill a->b before it",
-    ),
-    "no label": (
-        "kind: Cluster\nname: a\nspec: {bootstrap_servers: a:1}\n---\n"
-        "kind: Cluster\nname: b\nspec: {bootstrap_servers: b:1}\n---\n"
-        "kind: Flow\nname: a->b\nspec:\n  labels: [team a]\n",
-        12,
-        "letters, digits, dots",
-    ),
-    "no number of a schedule": ("kind: Drill\nname: a->b#1\n", 1, "The first one is a->b, the"),
-    "alias": ("kind: Cluster\nname: &a east\nspec: {ssl_ca: *a}\n", 3, "aliases"),
-}
+PARTS = """\
+---
+kind: Price
+name: east->west
+spec: {per_gb: 0.02, currency: EUR, monthly_budget: 500}
+---
+kind: Objectives
+name: east->west
+spec: {rpo_seconds: 60, rto_seconds: 900}
+"""
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_sentence_with_file_and_line(admin: APIClient, mistake: str) -> None:
-    text, line, words = MISTAKES[mistake]
-    plan = apply(admin, text)
+def test_objectives_and_a_price_are_made_changed_and_emptied(admin: APIClient) -> None:
+    before = Transition.objects.count()
+    done = actions(applied(admin, ALL + PARTS))
+    assert {
+        kind: action for (kind, _), action in done.items() if kind in ("Objectives", "Price")
+    } == {
+        "Objectives": "create",
+        "Price": "create",
+    }
+    assert Transition.objects.filter(to_state__in=["objectives", "price set"]).count() == 2
+    assert FlowObjectives.objects.get().spec.rto_seconds == 900
+    price = TransferPrice.objects.get()
+    assert (price.source.alias, price.target.alias, price.currency) == ("east", "west", "EUR")
+    made = Transition.objects.count()
+    assert made > before
+    # Other texts of the same values change nothing.
+    same = PARTS.replace("0.02", '"0.020"').replace("EUR", "eur").replace("500", "500.00")
+    assert set(actions(applied(admin, ALL + same)).values()) == {"none"}
+    assert Transition.objects.count() == made
+    # A field that a document leaves out keeps its value.
+    part = "kind: Price\nname: east->west\nspec: {monthly_budget: 600}\n"
+    (change,) = applied(admin, part)["changes"]
+    assert change["fields_changed"] == [
+        {"name": "monthly_budget", "was": "500", "becomes": "600", "drifted": False}
+    ]
+    price.refresh_from_db()
+    assert (price.per_gb, price.monthly_budget) == (Decimal("0.02"), 600)
+    emptied = "kind: Objectives\nname: east->west\nspec: {rpo_seconds: null, rto_seconds: null}\n"
+    assert actions(applied(admin, emptied)) == {("Objectives", "east->west"): "change"}
+    gone = "kind: Price\nname: east->west\nspec: {per_gb: null}\n"
+    (change,) = applied(admin, gone)["changes"]
+    assert (change["action"], change["fields_changed"][0]["becomes"]) == ("change", None)
+    assert not TransferPrice.objects.exists()
+    (file,) = admin.get("/api/v1/apply/").json()["files"]
+    assert "Objectives" not in file["text"]
+    assert "Price" not in file["text"]
+
+
+def test_parts_of_a_flow_come_back_without_drift_after_somebody_removed_them(
+    admin: APIClient,
+) -> None:
+    applied(admin, ALL + PARTS)
+    flow = Flow.objects.get()
+    assert admin.delete(f"/api/v1/flows/{flow.pk}/price/").status_code == 204
+    assert admin.delete(f"/api/v1/flows/{flow.pk}/objectives/").status_code == 204
+    plan = apply(admin, ALL + PARTS)
+    assert plan["problems"] == []
+    assert actions(plan)["Price", "east->west"] == "create"
+    applied(admin, ALL + PARTS)
+    admin.patch(f"/api/v1/flows/{flow.pk}/objectives/", {"rpo_seconds": 5})
+    (problem,) = apply(admin, ALL + PARTS)["problems"]
+    assert "Objectives east->west, rpo_seconds: somebody changed it" in problem["sentence"]
+    assert "from 60 to 5." in problem["sentence"]
+
+
+def test_a_price_needs_an_admin_and_objectives_an_operator(
+    admin: APIClient, operator: APIClient
+) -> None:
+    applied(admin, ALL)
+    plan = apply(operator, PARTS)
+    assert actions(plan) == {("Objectives", "east->west"): "create"}
     (problem,) = plan["problems"]
-    assert problem["where"] == f"all.yaml:{line}", problem
-    assert words in problem["sentence"], problem
-    assert not plan["applicable"]
-    assert "hunter2" not in problem["sentence"]
+    assert problem["where"] == "all.yaml:2"
+    assert "role" in problem["sentence"]
 
 
-@pytest.mark.parametrize("closed", ["", "]" * 5000 + "}"])
-def test_many_nested_brackets_are_a_sentence(admin: APIClient, closed: str) -> None:
-    plan = apply(admin, "kind: Cluster\nname: a\nspec: {ssl_ca: " + "[" * 5000 + closed)
-    (problem,) = plan["problems"]
-    assert problem["where"] == "all.yaml:3"
-    assert "more than 20 levels" in problem["sentence"]
+def test_prune_deletes_objectives_and_prices_of_the_label_that_no_file_has(
+    admin: APIClient,
+) -> None:
+    labelled = ALL.replace("spec:\n  properties", "spec:\n  labels: [payments]\n  properties")
+    applied(admin, labelled + PARTS)
+    assert set(actions(apply(admin, labelled + PARTS, prune="payments")).values()) == {"none"}
+    plan = apply(admin, labelled, prune="payments")
+    assert [
+        (row["kind"], row["where"]) for row in plan["changes"] if row["action"] == "delete"
+    ] == [
+        ("Price", "label:payments"),
+        ("Objectives", "label:payments"),
+    ]
+    assert TransferPrice.objects.exists()
+    done = apply(admin, labelled, prune="payments", digest=plan["digest"])
+    assert done["applied"]
+    assert not TransferPrice.objects.exists()
+    assert not FlowObjectives.objects.get().spec.is_set
+    assert {*actions(apply(admin, labelled, prune="payments")).values()} == {"none"}
 
 
 def test_more_documents_than_one_request_takes_are_refused(admin: APIClient) -> None:
@@ -430,6 +444,8 @@ def _address(kind: str, key: str = "") -> str:
         "AlertRule": ("alert-rules", "id"),
         "Drill": ("drills", "id"),
     }
+    if kind in ("Objectives", "Price"):
+        return f"/api/v1/flows/{{flow_id}}/{kind.lower()}/"
     collection, own = collections[kind]
     return f"/api/v1/{collection}/{{{key or own}}}/"
 

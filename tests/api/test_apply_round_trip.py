@@ -21,6 +21,8 @@ NAMES = {
     "Channel": "on-call",
     "Hook": "dns",
     "Flow": "east->west",
+    "Objectives": "east->west",
+    "Price": "east->west",
     "AlertRule": "East is late",
     "Drill": "east->west",
 }
@@ -74,6 +76,17 @@ FIELDS: dict[str, dict[str, tuple[Any, Any]]] = {
         "labels": (["team-b", "team-a"], []),
         "properties": ({"topics": "orders.*"}, {}),
         "desired_state": ("paused", "stopped"),
+    },
+    "Objectives": {
+        "rpo_seconds": (0, None),
+        "rpo_records": (1_000_000_000_000, 0),
+        "rto_seconds": (900, None),
+    },
+    "Price": {
+        # The smallest and the largest that the column holds.
+        "per_gb": (0.000001, "999999.999999"),
+        "currency": ("EUR", "usd"),
+        "monthly_budget": ("100000000000.01", None),
     },
     "AlertRule": {
         "kind": ("time_lag", "time_lag"),

@@ -25,6 +25,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "flows/1/": {"properties": {"topics": "orders.*"}},
     "flows/1/labels/": {"labels": ["team-b"]},
     "flows/1/objectives/": {"rpo_seconds": 60},
+    "flows/1/price/": {"per_gb": "0.02", "currency": "EUR"},
     "runners/": {"name": "second", "master": "local[2]", "slots": 2},
     "runners/default/": {"slots": 20},
     "hooks/": {"name": "hook", "url": "https://hooks.example/"},
@@ -46,6 +47,7 @@ BODIES: dict[str, dict[str, Any]] = {
 # At least these succeed in this world, so that the test says something about them.
 SUCCEED = {
     *("post clusters/", "patch clusters/primary/", "post clusters/primary/test/"),
+    *("patch flows/1/objectives/", "patch flows/1/price/", "delete flows/1/price/"),
     *("patch flows/1/", "post flows/1/labels/", "post flows/1/stop/", "post flows/1/drift/"),
     *("post runners/", "post hooks/", "post channels/", "post channels/1/test/"),
     *("patch channels/1/", "delete channels/1/", "post alert-rules/", "delete alert-rules/1/"),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.helpers import forced_singular_serializer
 from drf_spectacular.utils import extend_schema
-from rest_framework import serializers, viewsets
+from rest_framework import serializers, status, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -69,6 +70,7 @@ class ReadinessViewSet(viewsets.GenericViewSet[Any]):
 class ObjectivesSerializer(StrictSerializer):
     """Null means no objective."""
 
+    flow = serializers.IntegerField(source="flow_id", read_only=True)
     rpo_seconds = serializers.IntegerField(min_value=0, allow_null=True, required=False)
     rpo_records = serializers.IntegerField(min_value=0, allow_null=True, required=False)
     rto_seconds = serializers.IntegerField(min_value=1, allow_null=True, required=False)
@@ -85,8 +87,11 @@ class ObjectivesViewSet(viewsets.GenericViewSet[FlowObjectives]):
     pagination_class = None
     filter_backends = ()
 
-    @extend_schema(responses=forced_singular_serializer(ObjectivesSerializer))
-    def list(self, request: Request, flow_id: str) -> Response:
+    def get_queryset(self) -> QuerySet[FlowObjectives]:
+        return FlowObjectives.objects.order_by("flow")
+
+    @extend_schema(responses=ObjectivesSerializer)
+    def retrieve(self, request: Request, flow_id: str) -> Response:
         return self._answer(objectives_of(flow=self._flow(flow_id)))
 
     @extend_schema(request=ObjectivesSerializer, responses=ObjectivesSerializer)
@@ -100,11 +105,17 @@ class ObjectivesViewSet(viewsets.GenericViewSet[FlowObjectives]):
         row = set_objectives(flow=flow, wanted=Objectives(**given), who=person(request))
         return self._answer(row)
 
+    def destroy(self, request: Request, flow_id: str) -> Response:
+        """Remove all three objectives."""
+        set_objectives(flow=self._flow(flow_id), wanted=Objectives(), who=person(request))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
     def _flow(self, flow_id: str) -> Flow:
         return get_object_or_404(Flow.objects.select_related("source", "target"), pk=flow_id)
 
     def _answer(self, row: FlowObjectives) -> Response:
         body = {
+            "flow_id": row.flow_id,
             **{name: getattr(row, name) for name in _OBJECTIVES},
             "set_by": row.set_by,
             "set_at": row.set_at if row.pk else None,

@@ -22,8 +22,8 @@ def set_objectives(*, flow: Flow, wanted: Objectives, who: str) -> FlowObjective
     with transaction.atomic():
         row = FlowObjectives.objects.select_for_update().filter(flow=flow).first()
         before = Objectives() if row is None else row.spec
-        if row is not None and before == wanted:
-            return row
+        if before == wanted:
+            return row or FlowObjectives(flow=flow)
         facts = {**dataclasses.asdict(wanted), "set_by": who[:150], "set_at": timezone.now()}
         row, _ = FlowObjectives.objects.update_or_create(flow=flow, defaults=facts)
         why = f"Objectives changed from {_sentence(before)} to {_sentence(wanted)}."

@@ -1,0 +1,156 @@
+"""Mistakes in declarative files: each is one sentence with file and line."""
+
+from __future__ import annotations
+
+import pytest
+from rest_framework.test import APIClient
+
+from tests.api.test_apply import apply
+
+TWO = (
+    "kind: Cluster\nname: a\nspec: {bootstrap_servers: a:1}\n---\n"
+    "kind: Cluster\nname: b\nspec: {bootstrap_servers: b:1}\n---\nkind: Flow\nname: a->b\n---\n"
+)
+MISTAKES = {
+    "no YAML": ("kind: Cluster\nname: [east\n", 3, "not valid YAML"),
+    "no mapping": ("- a\n- b\n", 1, "must be a mapping with kind, name and spec"),
+    "no kind": ("name: east\n", 1, "kind is missing"),
+    "unknown kind": (
+        "\nkind: Kluster\nname: east\n",
+        2,
+        "There is no kind Kluster. Kinds: Cluster",
+    ),
+    "no name": ("kind: Cluster\nspec: {}\n", 1, "name is missing"),
+    "field beside spec": ("kind: Cluster\nname: east\nslots: 3\n", 3, "Fields: kind, name, spec"),
+    "spec is a list": ("kind: Cluster\nname: east\nspec: [1]\n", 3, "spec must be a mapping"),
+    "field twice": ("kind: Cluster\nname: a\nspec:\n  ssl_ca: x\n  ssl_ca: y\n", 5, "given twice"),
+    "unknown field": (
+        "kind: Cluster\nname: east\nspec:\n  bootstrap_servers: e:1\n  bootstrap: e:1\n",
+        5,
+        "Cluster has no field bootstrap. Fields: bootstrap_servers",
+    ),
+    "same object twice": (
+        "kind: Cluster\nname: e\nspec: {bootstrap_servers: e:1}\n---\nkind: Cluster\nname: e\n",
+        5,
+        "Cluster e is also at all.yaml:1",
+    ),
+    "missing field": ("kind: Cluster\nname: east\nspec: {ssl_ca: file:/x}\n", 1, "required"),
+    "wrong value": (
+        "kind: Cluster\nname: east\nspec:\n  bootstrap_servers: e:1\n  security_protocol: TLS\n",
+        5,
+        '"TLS" is not one of',
+    ),
+    "secret in the file": (
+        "kind: Cluster\nname: e\nspec:\n  bootstrap_servers: e:1\n  sasl_password: hunter2\n",
+        5,
+        "env:",
+    ),
+    "unknown cluster": (
+        "kind: Flow\nname: east->nowhere\nspec: {properties: {}}\n---\n"
+        "kind: Cluster\nname: east\nspec: {bootstrap_servers: e:1}\n",
+        1,
+        "nowhere",
+    ),
+    "unknown setting of a flow": (
+        "kind: Cluster\nname: a\nspec: {bootstrap_servers: a:1}\n---\n"
+        "kind: Cluster\nname: b\nspec: {bootstrap_servers: b:1}\n---\n"
+        "kind: Flow\nname: a->b\nspec:\n  properties: {topiks: x}\n",
+        12,
+        "topiks",
+    ),
+    "a schedule without the one before": (
+        "kind: Cluster\nname: a\nspec: {bootstrap_servers: a:1}\n---\n"
+        "kind: Cluster\nname: b\nspec: {bootstrap_servers: b:1}\n---\n"
+        'kind: Flow\nname: a->b\n---\nkind: Drill\nname: a->b#2\nspec: {schedule: "0 4 * * *"}\n',
+        12,
+        "needs Drill a->b before it",
+    ),
+    "no label": (
+        "kind: Cluster\nname: a\nspec: {bootstrap_servers: a:1}\n---\n"
+        "kind: Cluster\nname: b\nspec: {bootstrap_servers: b:1}\n---\n"
+        "kind: Flow\nname: a->b\nspec:\n  labels: [team a]\n",
+        12,
+        "letters, digits, dots",
+    ),
+    "no number of a schedule": ("kind: Drill\nname: a->b#1\n", 1, "The first one is a->b, the"),
+    "objectives of no flow": ("kind: Objectives\nname: a->b\n", 1, "There is no flow a->b. Add"),
+    "a price of no flow": ("kind: Price\nname: west\n", 1, "correct the name: SOURCE->TARGET"),
+    "a part of a refused flow": (
+        f"{TWO}kind: Price\nname: a->b\nspec: {{per_gb: 1, currency: EUR}}\n".replace(
+            "name: a->b\n---", "name: a->b\nspec: {desired_state: flying}\n---"
+        ),
+        11,
+        "flying",
+    ),
+    "an objective below zero": (
+        f"{TWO}kind: Objectives\nname: a->b\nspec:\n  rpo_seconds: -1\n",
+        15,
+        "rpo_seconds: Ensure this value is greater than or equal to 0",
+    ),
+    "an objective of more than a year": (
+        f"{TWO}kind: Objectives\nname: a->b\nspec:\n  rto_seconds: 31536001\n",
+        15,
+        "It must be a whole number from 1 to 31,536,000, not 31,536,001.",
+    ),
+    "an objective as text": (
+        f"{TWO}kind: Objectives\nname: a->b\nspec:\n  rpo_records: few\n",
+        15,
+        "rpo_records: A valid integer is required",
+    ),
+    "no objective": (
+        f"{TWO}kind: Objectives\nname: a->b\nspec:\n  slo: 99.9\n",
+        15,
+        "Objectives has no field slo. Fields: rpo_seconds, rpo_records, rto_seconds.",
+    ),
+    "a budget without a price": (
+        f"{TWO}kind: Price\nname: a->b\nspec:\n  monthly_budget: 500\n",
+        12,
+        "Enter the price of a gigabyte: there is none yet.",
+    ),
+    "a price without a currency": (
+        f"{TWO}kind: Price\nname: a->b\nspec:\n  per_gb: 0.02\n",
+        12,
+        "Enter the three letters of a currency, such as EUR.",
+    ),
+    "a price below zero": (
+        f"{TWO}kind: Price\nname: a->b\nspec:\n  per_gb: -0.02\n  currency: EUR\n",
+        15,
+        "per_gb: Enter a price of 0 or more.",
+    ),
+    "a price with seven decimals": (
+        f"{TWO}kind: Price\nname: a->b\nspec:\n  per_gb: '0.0000001'\n  currency: EUR\n",
+        15,
+        "no more than 6 decimal places",
+    ),
+    "a budget of nothing": (
+        f"{TWO}kind: Price\nname: a->b\nspec:\n  per_gb: 1\n  currency: EUR\n  monthly_budget: 0\n",
+        17,
+        "Enter a budget above 0, or leave it empty.",
+    ),
+    "two prices of a flow": (
+        f"{TWO}kind: Price\nname: a->b\nspec: {{per_gb: 1, currency: EUR}}\n---\n"
+        "kind: Price\nname: a->b\n",
+        16,
+        "Price a->b is also at all.yaml:12",
+    ),
+    "alias": ("kind: Cluster\nname: &a east\nspec: {ssl_ca: *a}\n", 3, "aliases"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_sentence_with_file_and_line(admin: APIClient, mistake: str) -> None:
+    text, line, words = MISTAKES[mistake]
+    plan = apply(admin, text)
+    (problem,) = plan["problems"]
+    assert problem["where"] == f"all.yaml:{line}", problem
+    assert words in problem["sentence"], problem
+    assert not plan["applicable"]
+    assert "hunter2" not in problem["sentence"]
+
+
+@pytest.mark.parametrize("closed", ["", "]" * 5000 + "}"])
+def test_many_nested_brackets_are_a_sentence(admin: APIClient, closed: str) -> None:
+    plan = apply(admin, "kind: Cluster\nname: a\nspec: {ssl_ca: " + "[" * 5000 + closed)
+    (problem,) = plan["problems"]
+    assert problem["where"] == "all.yaml:3"
+    assert "more than 20 levels" in problem["sentence"]
