@@ -71,7 +71,8 @@ class PreviewPathSerializer(StrictSerializer):
     column = serializers.CharField(allow_blank=True)
     records = serializers.IntegerField(
         allow_null=True,
-        help_text="How many records have this field. Null if the function gets no key or value.",
+        help_text="How many records have this field. Null if the function gets no key or value, or "
+        "if a record that could not be read may have it.",
     )
 
 

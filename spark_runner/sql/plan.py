@@ -114,7 +114,7 @@ def map_in_arrow(
 
 def evaluated(rows: DataFrame, rules: Sequence[TransformRule]) -> DataFrame:
     """The kind, the text and the results of each row. Raises what Spark says of an expression."""
-    where = [_attempt(rule.where or "true", "where") for rule in rules]
+    where = [attempt_of(rule.where or "true", "where") for rule in rules]
     kept = rows.withColumn(KEEP, _by_rule(where))
     is_kept = f.col(KIND).eqNullSafe(RECORD) & f.col(f"{KEEP}.v").eqNullSafe(True)
     figures = f.call_function(functions.TASK_FIGURES, f.col(TEXT))
@@ -122,7 +122,7 @@ def evaluated(rows: DataFrame, rules: Sequence[TransformRule]) -> DataFrame:
     found = [f.col(KIND), text, f.col(KEEP)]
     for field in changed_fields(rules):
         texts = [rule.expressions.get(field) for rule in rules]
-        attempts = [None if text is None else _attempt(text, field) for text in texts]
+        attempts = [None if text is None else attempt_of(text, field) for text in texts]
         found.append(f.when(is_kept, _by_rule(attempts)).alias(CHANGES[field]))
     return kept.select(*found)
 
@@ -141,7 +141,7 @@ def result_of(text: str, field: str) -> Column:
     return f.expr(text).cast(_RESULTS[field])
 
 
-def _attempt(text: str, field: str) -> Column:
+def attempt_of(text: str, field: str) -> Column:
     """A struct with the value of the expression, or null if it failed."""
     value = f.struct(result_of(text, field).alias("v"))
     context = SparkContext._active_spark_context

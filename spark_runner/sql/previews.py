@@ -30,10 +30,12 @@ from mirrors.domain.transforms.evaluation import (
     EvaluatedRecord,
     EvaluationRequest,
     EvaluationResponse,
+    PathLookup,
     RecordParts,
     Rejection,
     SampledRecord,
 )
+from mirrors.domain.transforms.preview import count_path
 from mirrors.domain.transforms.rules import TransformRule
 from mirrors.kafka.security import live_secrets
 from spark_runner.sql.columns import (
@@ -48,7 +50,7 @@ from spark_runner.sql.columns import (
     maps_ids,
     reads_schemas,
 )
-from spark_runner.sql.plan import evaluated, first_line, result_of
+from spark_runner.sql.plan import attempt_of, evaluated, first_line, result_of
 
 log = logging.getLogger("spark_runner.previews")
 
@@ -159,7 +161,21 @@ def _evaluate(session: SparkSession, request: EvaluationRequest, folder: str) ->
             error = f"The rules make more than {MOST_RESULT_BYTES >> 20} MiB of these records."
             return EvaluationResponse(error=f"{error} Preview fewer of them.")
         results.append(EvaluatedRecord("", "", after, route or ""))
-    return EvaluationResponse(records=tuple(results))
+    return EvaluationResponse(records=tuple(results), matches=_count_paths(rows, request.lookups))
+
+
+def _count_paths(rows: DataFrame, lookups: Iterable[PathLookup]) -> tuple[int | None, ...]:
+    """How many of the records have each path."""
+    read: dict[str, list[Any]] = {}
+    counts = []
+    for reader, column, path in lookups:
+        text = f"{reader}({column})"
+        if text not in read:
+            found = attempt_of(text, "value").alias("found")
+            read[text] = [row["found"] for row in rows.select(found).collect()]
+        documents = [row["v"] for row in read[text] if row is not None]
+        counts.append(count_path(path, documents, len(read[text]) - len(documents)))
+    return tuple(counts)
 
 
 def _rejections(rows: DataFrame, rules: Iterable[TransformRule]) -> Iterable[Rejection]:

@@ -12,6 +12,7 @@ from mirrors.domain.transforms.evaluation import (
     EvaluatedRecord,
     EvaluationRequest,
     EvaluationResponse,
+    PathLookup,
     RecordParts,
     Rejection,
     SampledRecord,
@@ -20,6 +21,8 @@ from mirrors.domain.transforms.preview import (
     SHOWN_BYTES,
     PathUse,
     compare_record,
+    count_path,
+    lookup_of,
     match_paths,
     sample_offsets,
     totals_of,
@@ -72,10 +75,29 @@ def test_a_path_is_looked_for_in_every_record() -> None:
     values = [*(json.dumps(one).encode() for one in documents), b"no JSON", None, b"[" * 100_000]
     records = [record(value) for value in values]
     paths = ("a", "a.b", "a.x", "`c.d`", "c.d", "z", "a.b.c")
-    found = match_paths([PathUse("value", "json_drop", path, "value") for path in paths], records)
+    uses = [PathUse("value", "json_drop", path, "value") for path in paths]
+    found = match_paths(uses, records, {})
     assert [match.records for match in found] == [2, 2, 1, 1, 0, 1, 0]
-    (unknown,) = match_paths([PathUse("value", "json_drop", "a", "")], records)
+    (unknown,) = match_paths([PathUse("value", "json_drop", "a", "")], records, {})
     assert unknown.to_dict()["records"] is None
+
+
+def test_a_path_in_records_with_schemas_is_looked_for_by_the_runner() -> None:
+    uses = [PathUse("value", "avro_mask", path, "value") for path in ("a", "b")]
+    uses += [PathUse("key", "protobuf_drop", "a", "key"), PathUse("key", "avro_mask", "a", "")]
+    lookups = [lookup_of(use) for use in uses]
+    assert lookups[1:] == [
+        PathLookup("avro_json", "value", "b"),
+        PathLookup("protobuf_json", "key", "a"),
+        None,
+    ]
+    counts = {lookups[0]: 3, lookups[1]: 0}
+    found = match_paths(uses, [record(b"{}")], counts)
+    assert [match.records for match in found] == [3, 0, None, None]
+    documents = [b'{"a": [{"b": 1}]}', b'{"a": []}', None]
+    assert [count_path(path, documents, 0) for path in ("a", "a.b", "c")] == [2, 1, 0]
+    # A record that could not be read may have it.
+    assert [count_path(path, documents, 1) for path in ("a", "a.b", "c")] == [2, 1, None]
 
 
 def test_the_paths_of_a_rule_are_found_with_the_column_they_read() -> None:
@@ -92,9 +114,10 @@ def test_the_paths_of_a_rule_are_found_with_the_column_they_read() -> None:
         ("key", "json_hmac", "ssn", ""),
         ("value", "json_mask", "name", "value"),
         ("value", "json_drop", "card.number", "value"),
-        # A path in Avro is not looked up: that would need the schema.
-        ("headers", "avro_mask", "ssn", ""),
+        ("headers", "avro_mask", "ssn", "value"),
     ]
+    mixed = TransformRule(topics="a", value="avro_mask(json_drop(value, 'a'), null, 'b')")
+    assert [use.column for use in path_uses(mixed)] == ["", "value"]
 
 
 def test_long_parts_are_cut_between_characters_and_binary_ones_are_base64() -> None:
@@ -133,11 +156,13 @@ def test_the_newest_offsets_are_shared_among_partitions(
 def test_requests_and_responses_are_read_as_they_were_written(rule: int) -> None:
     rules = (TransformRule(topics="a", where="true"), TransformRule(topics=".*"))
     records = (record(), record(None, 5)._replace(timestamp=-1, is_append_time=True))
-    request = EvaluationRequest(topic="a", rules=rules, rule=rule, records=records)
+    lookups = (PathLookup("avro_json", "key", "a.b"),)
+    request = EvaluationRequest(topic="a", rules=rules, rule=rule, records=records, lookups=lookups)
     assert EvaluationRequest.from_json(request.to_json()) == request
     response = EvaluationResponse(
         records=(kept(PARTS), EvaluatedRecord("", "", None), EvaluatedRecord("key", "no", None)),
         rejections=(Rejection(2, "where", "[PARSE]"),),
         error="e",
+        matches=(3, None),
     )
     assert EvaluationResponse.from_json(response.to_json()) == response

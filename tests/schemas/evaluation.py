@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import SparkSession
 
 from mirrors.domain.schemas.registry import URL, RegistrySpec, registry_of
 from mirrors.domain.transforms.evaluation import (
     EvaluatedRecord,
     EvaluationRequest,
+    EvaluationResponse,
+    PathLookup,
     RecordParts,
     SampledRecord,
 )
@@ -21,13 +25,14 @@ def place_at(url: str) -> RegistrySpec:
     return found
 
 
-def evaluated(
+def response_of(
     spark: SparkSession,
     place: RegistrySpec,
     *values: bytes | None,
     target: RegistrySpec | None = None,
+    lookups: tuple[PathLookup, ...] = (),
     **fields: str,
-) -> list[EvaluatedRecord]:
+) -> EvaluationResponse:
     """What a rule with these expressions makes of each value."""
     request = EvaluationRequest(
         topic="people",
@@ -39,11 +44,18 @@ def evaluated(
         ),
         registry=place,
         target_registry=target,
+        lookups=lookups,
     )
     found = evaluate(spark, EvaluationRequest.from_json(request.to_json()))
     assert not found.rejections, found.rejections
     assert not found.error
-    return list(found.records)
+    return EvaluationResponse.from_json(found.to_json())
+
+
+def evaluated(
+    spark: SparkSession, place: RegistrySpec, *values: bytes | None, **more: Any
+) -> list[EvaluatedRecord]:
+    return list(response_of(spark, place, *values, **more).records)
 
 
 def value_of(row: EvaluatedRecord) -> bytes | None:

@@ -19,9 +19,9 @@ from google.protobuf import json_format
 from pyspark.sql import SparkSession
 
 from mirrors.domain.schemas.registry import RegistrySpec
-from mirrors.domain.transforms.evaluation import EvaluatedRecord
+from mirrors.domain.transforms.evaluation import EvaluatedRecord, PathLookup
 from tests.schemas.apicurio import register
-from tests.schemas.evaluation import evaluated, place_at, value_of
+from tests.schemas.evaluation import evaluated, place_at, response_of, value_of
 from tests.schemas.fake_registry import FakeRegistry
 from tests.schemas.protoc import compiled, messages
 
@@ -453,6 +453,19 @@ def test_a_type_without_its_file_is_copied_and_never_guessed(fake: FakeRegistry,
     for rule in ("protobuf_mask(value, '*', 'home.street')", "protobuf_json(value)"):
         [failed] = run(framed(ADA), value=rule)
         assert "the type Address of the field 'home' of shop.Person is in no file" in failed.message
+
+
+def test_a_preview_counts_the_records_that_have_a_path(
+    spark: SparkSession, place: RegistrySpec
+) -> None:
+    rule = "protobuf_mask(value, null, 'email', 'lines.skuu', 'nick')"
+    paths = ("email", "lines.sku", "lines.skuu", "nick", "home.zip")
+    lookups = tuple(PathLookup("protobuf_json", "value", path) for path in paths)
+    values = [framed(ADA), framed({"email": "b"}), None]
+    found = response_of(spark, place, *values, value=rule, lookups=lookups)
+    assert found.matches == (2, 1, 0, 1, 1)
+    found = response_of(spark, place, *values, b"x", value=rule, lookups=lookups)
+    assert found.matches == (2, 1, None, 1, 1)
 
 
 def test_no_mutilated_record_ends_the_task(run: Run) -> None:

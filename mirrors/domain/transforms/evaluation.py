@@ -57,6 +57,14 @@ class SampledRecord(NamedTuple):
     parts: RecordParts
 
 
+class PathLookup(NamedTuple):
+    """A path to look for in the key or value, which `reader` gives as JSON, such as avro_json."""
+
+    reader: str
+    column: str
+    path: str
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluationRequest:
     """Evaluate the rule with this index on records of one topic. All rules are checked."""
@@ -70,11 +78,12 @@ class EvaluationRequest:
     target_registry: RegistrySpec | None = None
     # How subjects are named on the target.
     subject_format: str = SUBJECT
+    lookups: tuple[PathLookup, ...] = ()
 
     def to_json(self) -> str:
         rows = [[*row[:4], row.parts.to_list()] for row in self.records]
         found = {"topic": self.topic, "rules": format_rules(self.rules), "rule": self.rule}
-        found["subject_format"] = self.subject_format
+        found |= {"subject_format": self.subject_format, "lookups": self.lookups}
         registries = {
             "registry": self.registry and dataclasses.asdict(self.registry),
             "target_registry": self.target_registry and dataclasses.asdict(self.target_registry),
@@ -97,6 +106,7 @@ class EvaluationRequest:
             registry=_registry_in(raw.get("registry")),
             target_registry=_registry_in(raw.get("target_registry")),
             subject_format=raw.get("subject_format", SUBJECT),
+            lookups=tuple(PathLookup(*row) for row in raw.get("lookups", ())),
         )
 
 
@@ -128,15 +138,21 @@ class Rejection(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvaluationResponse:
-    """One row for each record, in the order of the request; none after a rejection or error."""
+    """One row for each record, in the order of the request; none after a rejection or error.
+
+    `matches`: how many records have each path of `lookups`; None if one of those that could not be
+    read may have it. None at all from a runner of an earlier version.
+    """
 
     records: tuple[EvaluatedRecord, ...] = ()
     rejections: tuple[Rejection, ...] = ()
     error: str = ""
+    matches: tuple[int | None, ...] = ()
 
     def to_json(self) -> str:
         rows = [[*row[:2], row.after and row.after.to_list(), row.route] for row in self.records]
-        return json.dumps({"records": rows, "rejections": self.rejections, "error": self.error})
+        found = {"records": rows, "rejections": self.rejections, "error": self.error}
+        return json.dumps({**found, "matches": self.matches})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -148,6 +164,7 @@ class EvaluationResponse:
             ),
             rejections=tuple(Rejection(*row) for row in raw["rejections"]),
             error=raw["error"],
+            matches=tuple(raw.get("matches", ())),
         )
 
 

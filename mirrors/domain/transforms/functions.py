@@ -222,6 +222,17 @@ def schema_functions(text: str) -> tuple[HelperFunction, ...]:
     return tuple(helper for helper in named if helper is not None and helper.reads_schemas)
 
 
+def reader_of(function: str) -> str:
+    """Return the function that gives the record of this one as JSON; empty for JSON itself."""
+    helper = HELPERS.get(function)
+    return f"{family_of(function)}_json" if helper is not None and helper.reads_schemas else ""
+
+
+def family_of(function: str) -> str:
+    """Return what a function reads: json, avro or protobuf."""
+    return function.partition("_")[0]
+
+
 def field_names(path: str) -> tuple[str, ...]:
     """Return the names of a path, from the outermost field: `a.b` is field b of field a.
 

@@ -8,8 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from mirrors.domain.formatting import bytes_as_json
-from mirrors.domain.transforms.evaluation import EvaluatedRecord, RecordParts, SampledRecord
-from mirrors.domain.transforms.functions import field_names
+from mirrors.domain.transforms.evaluation import (
+    EvaluatedRecord,
+    PathLookup,
+    RecordParts,
+    SampledRecord,
+)
+from mirrors.domain.transforms.functions import field_names, reader_of
 
 Outcome = Literal["kept", "changed", "dropped", "failed"]
 OUTCOMES: tuple[Outcome, ...] = ("kept", "changed", "dropped", "failed")
@@ -116,8 +121,15 @@ class PathUse(NamedTuple):
     column: str
 
 
+def lookup_of(use: PathUse) -> PathLookup | None:
+    """What the runner looks for, where only its functions can read the records; None for JSON."""
+    reader = reader_of(use.function) if use.column else ""
+    return PathLookup(reader, use.column, use.path) if reader else None
+
+
 class PathMatch(NamedTuple):
-    """How many of the records have the field; None if the function gets no key or value."""
+    """How many of the records have the field; None if the function gets no key or value, or if a
+    record that could not be read may have it."""
 
     use: PathUse
     records: int | None
@@ -126,13 +138,21 @@ class PathMatch(NamedTuple):
         return {**self.use._asdict(), "records": self.records}
 
 
-def match_paths(uses: Iterable[PathUse], records: Sequence[SampledRecord]) -> list[PathMatch]:
-    """Look for each path in the records as they are on the source, dropped ones too."""
+def match_paths(
+    uses: Iterable[PathUse],
+    records: Sequence[SampledRecord],
+    counts: Mapping[PathLookup, int | None],
+) -> list[PathMatch]:
+    """Look for each path in the records as they are on the source, dropped ones too.
+
+    `counts`: what the runner found.
+    """
     documents: dict[str, list[Any]] = {}
     found = []
     for use in uses:
-        if not use.column:
-            found.append(PathMatch(use, None))
+        lookup = lookup_of(use)
+        if lookup is not None or not use.column:
+            found.append(PathMatch(use, None if lookup is None else counts.get(lookup)))
             continue
         if use.column not in documents:
             parts = (getattr(record.parts, use.column) for record in records)
@@ -141,6 +161,13 @@ def match_paths(uses: Iterable[PathUse], records: Sequence[SampledRecord]) -> li
         count = sum(_has(document, names) for document in documents[use.column])
         found.append(PathMatch(use, count))
     return found
+
+
+def count_path(path: str, documents: Sequence[bytes | None], unread: int) -> int | None:
+    """Return how many JSON documents have the path; None if an unread one may have it instead."""
+    names = field_names(path)
+    count = sum(_has(_document(data), names) for data in documents)
+    return None if unread and not count else count
 
 
 def sample_offsets(ranges: Mapping[int, tuple[int, int]], count: int) -> dict[int, tuple[int, int]]:

@@ -21,6 +21,7 @@ from mirrors.domain.transforms.functions import (
     REFUSED_FUNCTIONS,
     SPARK_FUNCTIONS,
     HelperFunction,
+    family_of,
     field_names,
 )
 from mirrors.domain.transforms.preview import PathUse
@@ -111,8 +112,7 @@ def path_uses(rule: TransformRule) -> list[PathUse]:
             field,
             call.name.lower(),
             str(argument.this),
-            # Only JSON is read without a schema.
-            "" if helper.reads_schemas else _column_in(call.expressions[0]),
+            _column_in(call.expressions[0], family_of(helper.name)),
         )
         for field, text in rule.expressions.items()
         for call in _tree(_tokens(text), text).find_all(exp.Anonymous, bfs=False)
@@ -121,13 +121,14 @@ def path_uses(rule: TransformRule) -> list[PathUse]:
     ]
 
 
-def _column_in(argument: exp.Expr) -> str:
-    """The key or value that a function gets, through casts and other functions on JSON."""
+def _column_in(argument: exp.Expr, family: str) -> str:
+    """The key or value that a function gets, through casts and functions on the same format."""
     inner = argument.unnest()
     if isinstance(inner, exp.Cast):
-        return _column_in(inner.this)
+        return _column_in(inner.this, family)
     if isinstance(inner, exp.Anonymous) and (helper := HELPERS.get(inner.name.lower())):
-        return _column_in(inner.expressions[0]) if "paths" in helper.arguments else ""
+        is_same = "paths" in helper.arguments and family_of(helper.name) == family
+        return _column_in(inner.expressions[0], family) if is_same else ""
     name = inner.name.lower() if isinstance(inner, exp.Column) else ""
     return name if name in ("key", "value") else ""
 

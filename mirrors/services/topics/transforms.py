@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -32,12 +32,14 @@ from mirrors.domain.transforms.evaluation import (
     EvaluatedRecord,
     EvaluationRequest,
     EvaluationResponse,
+    PathLookup,
     SampledRecord,
 )
 from mirrors.domain.transforms.headers import provenance_headers
 from mirrors.domain.transforms.preview import (
     RecordComparison,
     compare_record,
+    lookup_of,
     match_paths,
     targets_of,
     totals_of,
@@ -125,7 +127,7 @@ def read_records(*, preview_id: int, deadline_s: float = READ_S) -> str:
         RulePreview.objects.filter(pk=preview.pk).update(as_of=as_of)
         if match is None or not applies:
             compared = [compare_record(record) for record in newest.records]
-            _end(preview, _result(preview, rules, compared, _partitions(newest)))
+            _end(preview, _result(preview, rules, compared, _partitions(newest), {}))
             return ""
         source, target = preview.flow.source, preview.flow.target
         request = EvaluationRequest(
@@ -136,6 +138,7 @@ def read_records(*, preview_id: int, deadline_s: float = READ_S) -> str:
             registry=registry_of(source.alias, source.properties),
             target_registry=registry_of(target.alias, target.properties),
             subject_format=preview.flow.spec.settings.sync_schemas_subject_format,
+            lookups=_lookups(match[1]),
         )
         waiting = {"request": request.to_json(), **_partitions(newest)}
         RulePreview.objects.filter(pk=preview.pk).update(request=_packed(waiting))
@@ -195,7 +198,14 @@ def _store_response(
     compared = [
         compare_record(record, _marked(row, record, request, source)) for record, row in pairs
     ]
-    _end(preview, _result(preview, request.rules, compared, partitions))
+    # A runner of an earlier version returns no counts.
+    counts = dict(zip(request.lookups, response.matches, strict=False))
+    _end(preview, _result(preview, request.rules, compared, partitions, counts))
+
+
+def _lookups(rule: TransformRule) -> tuple[PathLookup, ...]:
+    found = [lookup_of(use) for use in path_uses(rule)]
+    return tuple(dict.fromkeys(one for one in found if one is not None))
 
 
 def _marked(
@@ -216,6 +226,7 @@ def _result(
     rules: Sequence[TransformRule],
     compared: Sequence[RecordComparison],
     partitions: dict[str, Any],
+    counts: Mapping[PathLookup, int | None],
 ) -> dict[str, Any]:
     topic, spec = preview.topic, preview.flow.spec
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
@@ -233,7 +244,7 @@ def _result(
             {"topic": name, "records": count}
             for name, count in targets_of(compared, remote).items()
         ],
-        "paths": [one.to_dict() for one in match_paths(uses, records)],
+        "paths": [one.to_dict() for one in match_paths(uses, records, counts)],
         "rows": [row.to_dict(remote) for row in newest],
         **partitions,
     }
