@@ -363,7 +363,8 @@ java_method reflect try_reflect
     "which take a reference to a secret": """
 aes_decrypt aes_encrypt hmac try_aes_decrypt
 """,
-    "needs a Spark module that runners do not have": """
+    "needs a Spark module that runners do not have: use functions such as avro_json and "
+    "protobuf_json": """
 from_avro from_protobuf schema_of_avro to_avro to_protobuf
 """,
 }
