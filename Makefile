@@ -200,7 +200,7 @@ static: $(VENV)/.runtime ## Collect and hash the static files for production
 requirements: $(VENV)/.dev ## Pin the requirements again from pyproject.toml
 	$(PY) -m pip install -q uv
 	$(PY) -m uv pip compile -q --no-header --no-annotate --generate-hashes --universal --python-version 3.11 pyproject.toml -o requirements.txt
-	$(PY) -m uv pip compile -q --no-header --no-annotate --generate-hashes --universal --python-version 3.11 -c requirements.txt --extra dev --extra mcp pyproject.toml -o requirements-dev.txt
+	$(PY) -m uv pip compile -q --no-header --no-annotate --generate-hashes --universal --python-version 3.11 -c requirements.txt --extra dev --extra mcp --extra otel pyproject.toml -o requirements-dev.txt
 	printf 'mypy>=1.18\nsetuptools>=80\n' | $(PY) -m uv pip compile -q --no-header --no-annotate --generate-hashes --universal --python-version 3.11 \
 	  -c requirements-dev.txt - -o requirements-compile.txt
 

@@ -62,7 +62,11 @@ def collect_garbage_less_often(**_: Any) -> None:
 app = Celery("understudy", task_cls=Task)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["mirrors", "monitoring"])
-app.conf.imports = ("controlplane.worker.watchdog", "controlplane.worker.host_lease")
+app.conf.imports = (
+    "controlplane.worker.watchdog",
+    "controlplane.worker.host_lease",
+    "controlplane.worker.metrics_push",
+)
 
 RECONCILE_SECONDS = 2.0
 DUTIES_SECONDS = 2.0

@@ -15,7 +15,7 @@ FOLDER = ROOT / "docs" / "operations"
 PAGE = "\n".join(path.read_text(encoding="utf-8") for path in sorted(FOLDER.rglob("*.md")))
 PROGRAMS = ("controlplane", "mirrors", "monitoring", "spark_runner")
 _NAME = re.compile(
-    r"""["'](UNDERSTUDY_[A-Z_]+|DATABASE_URL|REDIS_URL|XDG_CACHE_HOME|JAVA_HOME)["']"""
+    r"""["'](UNDERSTUDY_[A-Z_]+|OTEL_[A-Z_]*[A-Z]|DATABASE_URL|REDIS_URL|XDG_CACHE_HOME|JAVA_HOME)["']"""
 )
 # The environment variables of a hook's command; docs/failover-hooks.md has them.
 TOLD = {f"UNDERSTUDY_{word}" for word in ("RUN", "KIND", "FLOW", "SOURCE", "TARGET")}

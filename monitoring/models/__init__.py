@@ -4,7 +4,7 @@ from monitoring.models.alerts import Alert, AlertRule, AlertState, Severity, Sil
 from monitoring.models.channels import Channel, ChannelKind, Delivery, DeliveryState
 from monitoring.models.costs import CompressionReading, MonthlyUsage, TransferPrice
 from monitoring.models.forecasts import ClusterSweep, FlowOutlook, PartitionRange
-from monitoring.models.history import Feed, LagSample
+from monitoring.models.history import Feed, LagSample, MetricsPush
 from monitoring.models.topic_history import FullStep, PartitionSample, TopicSample
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "FlowOutlook",
     "FullStep",
     "LagSample",
+    "MetricsPush",
     "MonthlyUsage",
     "PartitionRange",
     "PartitionSample",

@@ -1,6 +1,12 @@
-"""LagSample: a flow's figures at one time step. Feed: what was last read of each flow."""
+"""LagSample: a flow's figures at one time step. Feed: what was last read of each flow.
+
+MetricsPush: how the last push of metrics over OTLP went.
+"""
 
 from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import ClassVar
 
 from django.db import models
 
@@ -61,3 +67,32 @@ class Feed(Owned):
 
     def __str__(self) -> str:
         return f"feed of flow {self.flow_id}"
+
+
+class MetricsPush(models.Model):
+    """The push of metrics over OTLP: one row, while it is wanted.
+
+    `due_at` is when the next one may begin. `error`: why the last one failed, empty if it did not.
+    `points`: values that the receiver accepted in it.
+    """
+
+    ONE: ClassVar = 1
+
+    due_at = models.DateTimeField()
+    interval_s = models.FloatField(default=60)
+    tried_at = models.DateTimeField(null=True)
+    succeeded_at = models.DateTimeField(null=True)
+    points = models.PositiveIntegerField(default=0)
+    took_ms = models.PositiveIntegerField(default=0)
+    error = models.TextField(blank=True)
+
+    def __str__(self) -> str:
+        return "push of metrics"
+
+    def state_at(self, now: datetime) -> tuple[str, str]:
+        """running, failed, or missing (no worker tries it any longer), and why."""
+        # A receiver may ask to wait that long.
+        patience = timedelta(seconds=2 * self.interval_s + 30)
+        if now > max(self.due_at, self.tried_at or self.due_at) + patience:
+            return "missing", "No worker `watch` pushes metrics now."
+        return ("failed", self.error) if self.error else ("running", "")

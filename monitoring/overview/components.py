@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from mirrors.domain.formatting import arrow
 from mirrors.models import Runner
+from monitoring.models import MetricsPush
 
 # A cluster that was never checked, and a heartbeat that is off or paused, are no problem.
 _TROUBLED = {"unreachable", "lagging", "lost", "degraded", "failed", "missing"}
@@ -45,6 +46,7 @@ def components_of(
     heartbeats: Iterable[dict[str, Any]],
     runners: Iterable[Runner],
     processes: Iterable[dict[str, Any]],
+    push: MetricsPush | None,
     now: datetime,
 ) -> list[Component]:
     """All components, those that are not well first."""
@@ -53,6 +55,7 @@ def components_of(
         *map(_of_heartbeat, heartbeats),
         *map(_of_runner, runners),
         *_of_processes(processes, now),
+        *([] if push is None else [_of_push(push, now)]),
     ]
     return sorted(found, key=lambda one: not one.troubled)
 
@@ -101,3 +104,16 @@ def _of_processes(processes: Iterable[dict[str, Any]], now: datetime) -> Iterato
             what="process", name=one["label"], state=one["state"], seen_at=one["seen_at"]
         )
     yield Component(what="process", name="Database", state="running", label="OK", seen_at=now)
+
+
+def _of_push(push: MetricsPush, now: datetime) -> Component:
+    """The push of metrics over OTLP; its last sign is the last push that succeeded."""
+    state, reason = push.state_at(now)
+    return Component(
+        what="metrics",
+        name="OpenTelemetry",
+        state=state,
+        label="OK" if state == "running" else "",
+        seen_at=push.succeeded_at,
+        reason=reason,
+    )

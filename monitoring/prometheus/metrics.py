@@ -36,6 +36,12 @@ def scrape(*, now: datetime, partitions: bool, shard: Shard | None = None) -> by
     return b"".join(found)
 
 
+def all_series(now: datetime) -> Iterator[Series]:
+    """Those of a scrape of everything, one series per topic."""
+    yield from _of_flows(now, partitions=False)
+    yield from _of_no_flow(now)
+
+
 def _of_flows(now: datetime, partitions: bool) -> Iterator[Series]:
     """Reads the rows once per scrape, with a fixed number of queries."""
     flows = list(with_readiness(flows_with_lag(), now))

@@ -30,6 +30,7 @@ from monitoring.lists import (
     WORST_GROUPS,
     WORST_TOPICS,
 )
+from monitoring.models import MetricsPush
 from monitoring.overview import problems as content
 from monitoring.overview.components import components_of
 from monitoring.overview.rpo_chart import rpo_chart, set_trends
@@ -110,7 +111,7 @@ def _context(now: datetime, *, whole: bool) -> dict[str, Any]:
         "clusters": clusters,
         "runners": runners,
         "beats": beats,
-        "whose": components_of(clusters, beats, runners, engine, now),
+        "whose": components_of(clusters, beats, runners, engine, MetricsPush.objects.first(), now),
     }
 
 

@@ -34,7 +34,7 @@ DEFAULT_ENV_PATTERN = r"^KAFKA_[A-Z0-9_]+$"
 DEFAULT_ROOTS = "/run/secrets"
 NOTIFY_PREFIX = "UNDERSTUDY_NOTIFY_"
 
-_OWN_PREFIXES = ("UNDERSTUDY_", "DJANGO_", "CELERY_")
+_OWN_PREFIXES = ("UNDERSTUDY_", "DJANGO_", "CELERY_", "OTEL_")
 _OWN_NAMES = frozenset(
     {"DATABASE_URL", "REDIS_URL", "SECRET_KEY", "PGPASSWORD", "PGPASSFILE", "PGSSLKEY"}
     # Spark gives these to the processes that it starts.
@@ -165,7 +165,9 @@ def own_files(environ: Mapping[str, str]) -> dict[str, str]:
 def _files_in(name: str, value: str) -> Iterator[str]:
     if name == RESERVED_FILES:
         yield from filter(None, value.split(os.pathsep))
-    elif is_own(name) and (name.endswith(("_FILE", "_KEY_PATH")) or name in _FILE_NAMES):
+    elif is_own(name) and (
+        name.endswith(("_FILE", "_KEY_PATH", "_CLIENT_KEY")) or name in _FILE_NAMES
+    ):
         yield value
     elif name in {"DATABASE_URL", "REDIS_URL"}:
         yield from _files_in_url(value)

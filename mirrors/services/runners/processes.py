@@ -29,6 +29,7 @@ CLAIM_PATIENCE_MS = 8_000
 # The control plane's own secrets are not passed to the process that talks to Kafka.
 _KEPT_BACK = (
     "DATABASE_URL",
+    "OTEL_EXPORTER_OTLP_",
     "REDIS_URL",
     "UNDERSTUDY_OIDC_CLIENT_SECRET",
     "UNDERSTUDY_REDIS_PASSWORD",

@@ -1,0 +1,1 @@
+"""Metrics pushed over OTLP: the figures of `/metrics`, to a collector of OpenTelemetry."""
