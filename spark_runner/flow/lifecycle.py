@@ -26,6 +26,7 @@ from spark_runner.flow.slice_supervisor import SliceSupervisor
 from spark_runner.flow.state import PHASES, FlowFacts, Phase, visible_state
 from spark_runner.status.file import FlowStatusWriter
 from spark_runner.status.flow import FlowProgress
+from spark_runner.status.job import job_status
 
 log = logging.getLogger("spark_runner.flow")
 
@@ -296,7 +297,8 @@ class FlowRun(threading.Thread):
         self._progress.throttle_reason = self._supervisor.throttle_reason(as_of)
         state, reason = self._visible_state()
         self._supervisor.has_changes = False
-        status = self._progress.status(state, reason, self._supervisor.statuses(as_of), as_of)
+        slices = self._supervisor.statuses(as_of)
+        status = job_status(self._progress, state, reason, slices, as_of)
         is_over = self._finished and state == "stopped"
         refusal = self._refusal_code if state == "stopped" else ""
         status = dataclasses.replace(

@@ -1,6 +1,6 @@
-"""The progress of one flow: plan, live figures and source offsets, and the status built from them.
+"""The progress of one flow: its plan, live figures, source offsets and errors by partition.
 
-No I/O here. The flow's thread applies updates and writes the file.
+No I/O here. The flow's thread applies updates; `job` builds the status from them.
 """
 
 from __future__ import annotations
@@ -16,58 +16,49 @@ from mirrors.domain.flows.lanes import LaneFigure, sum_by_lane
 from mirrors.domain.gaps.foreign_records import ForeignRange
 from mirrors.domain.gaps.lost_ranges import GapFacts, skips_exactly
 from mirrors.domain.patterns.renames import LONGEST_NAME
-from mirrors.domain.runners.job_files import (
-    JobSpec,
-    JobState,
-    JobStatus,
-    PartitionStatus,
-    SliceStatus,
-    TopicStatus,
-)
+from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import FlowSettings, FlowSpec
 from mirrors.domain.transforms.rules import drops_records
 from mirrors.kafka.protocol.metadata import id_bytes
-from spark_runner.ipc.messages import PartitionError, PartitionFigure, PartitionWork
+from spark_runner.ipc.messages import PartitionError, PartitionFigure
 from spark_runner.planning.blocked_topics import BLOCKED, CANNOT_BE_CREATED, blocked_topics
-from spark_runner.planning.plan import DELETED_ON_SOURCE, Plan
+from spark_runner.planning.plan import Plan
 from spark_runner.planning.selected_topics import SelectedTopic
 from spark_runner.slices.run import EpochReport
 from spark_runner.slices.throughput import Amount
 from spark_runner.status.foreign_records import RemoteKey, RemotePartition
-from spark_runner.status.partition import (
-    REPLACED_LOG,
-    PartitionProgress,
-    is_log_replaced,
-    state_of,
-)
+from spark_runner.status.partition import REPLACED_LOG, PartitionProgress
 from spark_runner.status.source_offsets import LogOffsets
-from spark_runner.status.topics import topic_statuses
 
 
 class FlowProgress:
-    """Progress of one flow. Used by the flow's thread only."""
+    """Progress of one flow. Used by the flow's thread only.
+
+    - `rows`: the partitions of the plan, those that it stopped, and those that no plan has yet.
+    - `copied`: records and bytes by partition since the job began, also of partitions that are no
+      longer planned. `records`, `bytes` and `lanes` are those of the whole flow.
+    - `unplanned`: topics that have partitions which no plan contains yet, by name.
+    - `throttle_reason`: why it copies more slowly than it could: a limit, or too few slots.
+    """
 
     def __init__(self, job: JobSpec, now: int, earlier: FlowProgress | None = None) -> None:
         """`earlier`: the progress of the same job before it planned again; its counts go on."""
         self.job = job
         self.started_at = now
-        self._records = 0
-        self._bytes = 0
-        self._lanes: tuple[LaneFigure, ...] = ()
-        # Records and bytes by partition since the job began, also of partitions no longer planned.
-        self._copied: dict[TopicPartition, tuple[int, int]] = {}
+        self.records = 0
+        self.bytes = 0
+        self.lanes: tuple[LaneFigure, ...] = ()
+        self.copied: dict[TopicPartition, tuple[int, int]] = {}
         self.errors: dict[TopicPartition, PartitionError] = {}
-        # Why the flow copies more slowly than it could: a limit, or too few slots.
         self.throttle_reason = ""
-        self._plan: Plan | None = None
-        self._rows: dict[TopicPartition, PartitionProgress] = {}
-        self._remote_topics: dict[str, str] = {}
-        self._remote_ids: dict[str, str] = {}
+        self.plan: Plan | None = None
+        self.rows: dict[TopicPartition, PartitionProgress] = {}
+        self.remote_topics: dict[str, str] = {}
+        self.remote_ids: dict[str, str] = {}
         self._blocked: tuple[str, ...] = ()
         # Partitions whose recreated topic was detected between plans.
         self._found_recreated: set[TopicPartition] = set()
-        # Topics, by name, that have partitions which no plan contains yet, and these partitions.
-        self._unplanned: dict[str, SelectedTopic] = {}
+        self.unplanned: dict[str, SelectedTopic] = {}
         self._unplanned_partitions: set[TopicPartition] = set()
         # The number of requests for headers so far.
         self._header_turn = 0
@@ -75,42 +66,42 @@ class FlowProgress:
         self._counted_topics: dict[str, bool] = {}
         if earlier is not None:
             self.started_at = earlier.started_at
-            self._records, self._bytes = earlier._records, earlier._bytes
-            self._lanes, self._copied = earlier._lanes, earlier._copied
+            self.records, self.bytes = earlier.records, earlier.bytes
+            self.lanes, self.copied = earlier.lanes, earlier.copied
 
     def apply_plan(self, plan: Plan) -> frozenset[TopicPartition]:
         """Apply a plan. Returns the partitions that only the previous plan had stopped."""
         recovered = self._recovered(plan)
         self.mark_unplanned({})
-        self._remote_topics = {
+        self.remote_topics = {
             topic.topic: name
             for topic in plan.topics
             # Longer names are not valid in Kafka, so there is no such topic.
             if (name := topic.remote_topic or "") and len(name) <= LONGEST_NAME
         }
-        self._remote_ids = {
+        self.remote_ids = {
             topic: work.remote_topic_id for (topic, _), work in plan.partitions.items()
         }
         for tp in plan.resumed:
-            self._rows.pop(tp, None)
+            self.rows.pop(tp, None)
         for tp in plan.resumed | recovered | self._found_recreated:
             self.errors.pop(tp, None)
         self._found_recreated.clear()
-        self._rows = {
-            tp: self._rows.get(tp) or PartitionProgress(work.start)
+        self.rows = {
+            tp: self.rows.get(tp) or PartitionProgress(work.start)
             for tp, work in plan.partitions.items()
         } | {
-            tp: self._rows.get(tp) or PartitionProgress(error.offset)
+            tp: self.rows.get(tp) or PartitionProgress(error.offset)
             for tp, error in plan.stopped.items()
         }
         for tp, error in plan.stopped.items():
             self._check_source_log(tp, error)
-        self.errors = {tp: e for tp, e in self.errors.items() if tp in self._rows}
+        self.errors = {tp: e for tp, e in self.errors.items() if tp in self.rows}
         self.errors |= plan.stopped
         # A topic that comes back counts from zero, as its row does.
         listed = {topic.topic for topic in plan.topics}
-        self._copied = {tp: copied for tp, copied in self._copied.items() if tp[0] in listed}
-        self._plan = plan
+        self.copied = {tp: copied for tp, copied in self.copied.items() if tp[0] in listed}
+        self.plan = plan
         self._blocked = blocked_topics(plan.topics, plan.stopped, self.job.target.alias)
         return recovered
 
@@ -120,7 +111,7 @@ class FlowProgress:
         Until the next plan, these partitions owe what the source holds now.
         """
         for tp, error in found.items():
-            row, known = self._rows.get(tp), self.errors.get(tp)
+            row, known = self.rows.get(tp), self.errors.get(tp)
             if row is None or row.position is None or (known is not None and known.gap is not None):
                 continue
             gap = error.gap and dataclasses.replace(error.gap, position=row.position)
@@ -139,20 +130,20 @@ class FlowProgress:
             (name, number): topic
             for name, topic in selected.items()
             for number in range(topic.partitions)
-            if (name, number) not in self._rows or (name, number) in self._unplanned_partitions
+            if (name, number) not in self.rows or (name, number) in self._unplanned_partitions
         }
         for tp in self._unplanned_partitions - found.keys():
-            self._rows.pop(tp, None)
+            self.rows.pop(tp, None)
             self.errors.pop(tp, None)
         new = found.keys() - self._unplanned_partitions
-        self._rows |= {tp: PartitionProgress(None) for tp in new}
+        self.rows |= {tp: PartitionProgress(None) for tp in new}
         self._unplanned_partitions = set(found)
-        self._unplanned = {name: topic for (name, _), topic in found.items()}
+        self.unplanned = {name: topic for (name, _), topic in found.items()}
         return bool(new)
 
     def _recovered(self, plan: Plan) -> frozenset[TopicPartition]:
         """Partitions that only the previous plan had stopped. Later errors of a lane remain."""
-        before = self._plan.stopped if self._plan else {}
+        before = self.plan.stopped if self.plan else {}
         return frozenset(
             tp
             for tp, error in before.items()
@@ -162,7 +153,7 @@ class FlowProgress:
     def _check_source_log(self, tp: TopicPartition, error: PartitionError) -> None:
         """Discard source offsets that were sampled from an earlier log of the partition."""
         known = self.errors.get(tp)
-        row = self._rows[tp]
+        row = self.rows[tp]
         if error.code == CANNOT_BE_CREATED:
             # Records copied into an earlier remote topic are not on the target.
             row.position = error.offset
@@ -174,17 +165,17 @@ class FlowProgress:
             row.forget_source()
 
     def add_copied(self, growth: Amount) -> None:
-        self._records += growth.records
-        self._bytes += growth.bytes
+        self.records += growth.records
+        self.bytes += growth.bytes
         if growth.lanes:
-            self._lanes = sum_by_lane((*self._lanes, *growth.lanes))
+            self.lanes = sum_by_lane((*self.lanes, *growth.lanes))
         for tp, (records, size) in growth.partitions.items():
-            known = self._copied.get(tp, (0, 0))
-            self._copied[tp] = (known[0] + records, known[1] + size)
+            known = self.copied.get(tp, (0, 0))
+            self.copied[tp] = (known[0] + records, known[1] + size)
 
     def apply_figures(self, figures: Iterable[PartitionFigure], now: int) -> None:
         for figure in figures:
-            row = self._rows.get((figure.topic, figure.partition))
+            row = self.rows.get((figure.topic, figure.partition))
             if row is not None:
                 row.apply_figure(figure, now)
 
@@ -213,18 +204,18 @@ class FlowProgress:
     def gaps_without_range(self) -> set[tuple[TopicPartition, int | None]]:
         """Gaps without offset ranges, or with a range from another position."""
         return {
-            (tp, self._rows[tp].position)
+            (tp, self.rows[tp].position)
             for tp, error in self.gaps().items()
-            if tp in self._rows
+            if tp in self.rows
             and (
                 error.gap is None
                 or error.gap.first is None
-                or error.gap.position != self._rows[tp].position
+                or error.gap.position != self.rows[tp].position
             )
         }
 
     def apply_offsets(self, offsets: LogOffsets) -> None:
-        for tp, row in self._rows.items():
+        for tp, row in self.rows.items():
             if (batches := offsets.headers.get(tp)) is not None:
                 row.note_header_read(self._header_turn, is_empty=not batches)
             row.apply_sample(
@@ -242,7 +233,7 @@ class FlowProgress:
         """Partitions whose first owed offset is not given by a position."""
         return [
             tp
-            for tp, row in self._rows.items()
+            for tp, row in self.rows.items()
             if row.position is None
             or row.is_end_below_position
             or ((error := self.errors.get(tp)) is not None and _has_lost_log(error))
@@ -254,7 +245,7 @@ class FlowProgress:
         spec = FlowSpec(source=job.source, target=job.target, properties=job.properties)
         return spec.settings
 
-    def _counts_records(self, topic: str) -> bool:
+    def counts_records(self, topic: str) -> bool:
         """With `skip.replicated`, or a rule that drops some, the source holds records that are not
         owed."""
         known = self._counted_topics.get(topic)
@@ -270,30 +261,30 @@ class FlowProgress:
         Some of the partitions may hold nothing from there on.
         """
         self._header_turn += 1
-        wanted = ((self._rows[tp].header_turn, tp, at) for tp, at in self._next_headers())
+        wanted = ((self.rows[tp].header_turn, tp, at) for tp, at in self._next_headers())
         return {tp: at for _, tp, at in sorted(wanted)}
 
     def _next_headers(self) -> Iterator[tuple[TopicPartition, int]]:
-        for tp, row in self._rows.items():
+        for tp, row in self.rows.items():
             if (
                 row.is_header_due(self._header_turn)
                 and (at := row.next_header(self.errors.get(tp))) is not None
-                and (at == row.log_start or self._counts_records(tp[0]))
+                and (at == row.log_start or self.counts_records(tp[0]))
             ):
                 yield tp, at
 
     def has_uncounted(self) -> bool:
         """Whether owed records wait to be counted, so that the next sample is due soon."""
-        return any(at < (self._rows[tp].stable_end or 0) for tp, at in self._next_headers())
+        return any(at < (self.rows[tp].stable_end or 0) for tp, at in self._next_headers())
 
     def problems(self) -> tuple[str, ...]:
         """Why partitions are stopped and topics not replicated. Whole topics come first, in one
         sentence each."""
-        hidden = self._plan.not_visible if self._plan else ""
+        hidden = self.plan.not_visible if self.plan else ""
         errors = (e.reason for e in self.errors.values() if e.code not in BLOCKED)
         below = (
             self._truncation_problem(tp, row)
-            for tp, row in self._rows.items()
+            for tp, row in self.rows.items()
             if row.is_end_below_position and tp not in self.errors
         )
         return (*((hidden,) if hidden else ()), *self._blocked, *errors, *below)
@@ -310,18 +301,18 @@ class FlowProgress:
         """Whether a problem may disappear without a decision, so that it is checked again later."""
         if any(error.state == "faulted" for error in self.errors.values()):
             return True
-        return bool(self._blocked) or (self._plan is not None and bool(self._plan.not_visible))
+        return bool(self._blocked) or (self.plan is not None and bool(self.plan.not_visible))
 
     def positions(self) -> dict[TopicPartition, int]:
-        return {p: row.position for p, row in self._rows.items() if row.position is not None}
+        return {p: row.position for p, row in self.rows.items() if row.position is not None}
 
     def remotes(
         self, reports: Mapping[TopicPartition, EpochReport]
     ) -> dict[RemoteKey, RemotePartition]:
         """For each partition that is copied now: the remote partitions and the position."""
         found: dict[RemoteKey, RemotePartition] = {}
-        for tp, work in self._plan.partitions.items() if self._plan is not None else ():
-            row = self._rows[tp]
+        for tp, work in self.plan.partitions.items() if self.plan is not None else ():
+            row = self.rows[tp]
             if tp not in reports or tp in self.errors or row.position is None:
                 continue
             for name, topic_id in work.remote_topics.items():
@@ -339,16 +330,14 @@ class FlowProgress:
 
     def add_foreign_records(self, found: Mapping[RemoteKey, Iterable[ForeignRange]]) -> None:
         for (topic, number, route), stretches in found.items():
-            if (topic, number) in self._rows:
-                self._rows[topic, number].add_foreign(
-                    row._replace(route=route) for row in stretches
-                )
+            if (topic, number) in self.rows:
+                self.rows[topic, number].add_foreign(row._replace(route=route) for row in stretches)
 
     def has_backlog(self) -> bool:
         """Whether the source holds records that are neither copied nor blocked by an error."""
         return any(
             row.stable_end is None or row.position != row.stable_end
-            for tp, row in self._rows.items()
+            for tp, row in self.rows.items()
             if tp not in self.errors or row.stable_end is None
         )
 
@@ -357,155 +346,21 @@ class FlowProgress:
         closes = self.job.ends_at
         if closes is not None and now >= closes:
             return f"Its window closed at {shown(closes)}."
-        plan = self._plan
+        plan = self.plan
         if plan is None or not plan.until or self.errors:
             return ""
         for tp, work in plan.partitions.items():
-            position = self._rows[tp].position
+            position = self.rows[tp].position
             if position is None or position < (work.stop or 0):
                 return ""
         return f"Reached {plan.until}."
 
     @property
     def has_partitions(self) -> bool:
-        return bool(self._rows)
+        return bool(self.rows)
 
     def partitions(self) -> list[TopicPartition]:
-        return list(self._rows)
-
-    def status(
-        self,
-        state: JobState,
-        reason: str,
-        slices: Iterable[SliceStatus],
-        now: int,
-    ) -> JobStatus:
-        partitions = [self._partition(tp, row, state, now) for tp, row in self._rows.items()]
-        partitions.sort(key=lambda row: (row.topic, row.partition))
-        topics = tuple(
-            topic_statuses(
-                self._listed_topics(),
-                partitions,
-                copied=self._copied,
-                left_out={tp: row.left_out for tp, row in self._rows.items() if row.left_out},
-                describe_left_out=self._left_out,
-            )
-        )
-        partitions += self._deleted(now)
-        return JobStatus(
-            job=self.job.job,
-            flow=self.job.flow,
-            generation=self.job.generation,
-            state=state,
-            reason=reason,
-            started_at=self.started_at,
-            as_of=now,
-            records=self._records,
-            bytes=self._bytes,
-            lanes=self._lanes,
-            warnings=self._plan.warnings if self._plan else (),
-            is_planned=self._plan is not None,
-            not_visible=self._plan.not_visible if self._plan else "",
-            topics=topics,
-            partitions=tuple(partitions),
-            slices=tuple(slices),
-        )
-
-    def _partition(
-        self, tp: TopicPartition, row: PartitionProgress, state: JobState, now: int
-    ) -> PartitionStatus:
-        work = self._plan.partitions.get(tp) if self._plan else None
-        error = self.errors.get(tp)
-        time_lag = row.time_lag(now, error)
-        shown = state_of(row, error, state, time_lag)
-        held = self.throttle_reason if shown in ("lagging", "syncing") else ""
-        held = held or self._left_out(row.left_out)
-        records, size = self._copied.get(tp, (0, 0))
-        return PartitionStatus(
-            topic=tp[0],
-            partition=tp[1],
-            # A stopped partition has no work, but its copies exist.
-            remote_topic=work.remote_topic if work else self._remote_topic(tp[0]),
-            state=shown,
-            reason=error.reason if error else held,
-            position=row.position,
-            source_end=row.end,
-            source_stable_end=row.stable_end,
-            time_lag_ms=time_lag,
-            lane=row.lane,
-            why=row.why,
-            as_of=row.ends_as_of,
-            gap=error.gap if error else None,
-            remote_topic_id=work.remote_topic_id if work and row.foreign else "",
-            strangers=tuple(row.foreign),
-            route_ids=_route_ids(work, row),
-            repeats=row.repeats,
-            dead_letters=row.dead_letters,
-            counted=row.counted(error) if self._counts_records(tp[0]) else None,
-            code=error.code if error else "",
-            source_first=row.log_start,
-            source_end_below_position=is_log_replaced(row, error),
-            records=records,
-            bytes=size,
-            latency=row.latency.read(now),
-        )
-
-    def _remote_topic(self, topic: str) -> str:
-        unplanned = self._unplanned.get(topic)
-        return self._remote_topics.get(topic) or (unplanned.remote_topic if unplanned else "")
-
-    def _deleted(self, now: int) -> list[PartitionStatus]:
-        """Partitions that were copied and that no longer exist on the source."""
-        return [
-            PartitionStatus(
-                topic=tp[0],
-                partition=tp[1],
-                remote_topic=self._remote_topics.get(tp[0], ""),
-                state="skipped",
-                reason=reason,
-                position=None,
-                source_end=None,
-                source_stable_end=None,
-                time_lag_ms=None,
-                lane="",
-                as_of=now,
-                code=DELETED_ON_SOURCE,
-            )
-            for tp, reason in (self._plan.deleted.items() if self._plan else ())
-        ]
-
-    def _left_out(self, count: int) -> str:
-        if not count:
-            return ""
-        return (
-            f"{count} records were left out since the start: other flows wrote them on "
-            f"{self.job.source.alias} (skip.replicated)."
-        )
-
-    def _listed_topics(self) -> Iterable[TopicStatus]:
-        """The topics of the plan, and those that the source has got since."""
-        planned = self._plan.topics if self._plan else ()
-        for topic in planned:
-            unplanned = self._unplanned.get(topic.topic)
-            count = unplanned.partitions if unplanned else topic.partitions
-            remote_id = self._remote_ids.get(topic.topic, "")
-            yield dataclasses.replace(topic, partitions=count, remote_topic_id=remote_id)
-        for name in self._unplanned.keys() - {topic.topic for topic in planned}:
-            selected = self._unplanned[name]
-            yield TopicStatus(
-                topic=name,
-                remote_topic=selected.remote_topic,
-                state="pending",
-                reason="Not planned yet.",
-                partitions=selected.partitions,
-            )
-
-
-def _route_ids(work: PartitionWork | None, row: PartitionProgress) -> dict[str, str]:
-    """The ids of the routes that have foreign records."""
-    topics = work.remote_topics if work else {}
-    routes = {stretch.route for stretch in row.foreign} - {""}
-    return {route: topics[route] for route in sorted(routes & topics.keys())}
+        return list(self.rows)
 
 
 def _says_more(known: PartitionError | None, said: PartitionError) -> bool:

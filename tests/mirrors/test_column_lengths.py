@@ -53,6 +53,7 @@ from spark_runner.engine.slice_report import SliceReport
 from spark_runner.ipc.messages import PartitionWork
 from spark_runner.planning.plan import Plan
 from spark_runner.status.flow import FlowProgress
+from spark_runner.status.job import job_status
 from tests.pages import world
 
 pytestmark = pytest.mark.django_db
@@ -115,7 +116,7 @@ def told_by_a_runner(flow: Flow, why: str) -> PartitionStatus:
         )
     )  # fmt: skip
     board.apply_figures(account.result("stop").partitions, 0)
-    [row] = board.status("running", "", (), 0).partitions
+    [row] = job_status(board, "running", "", (), 0).partitions
     return row
 
 

@@ -24,6 +24,7 @@ from spark_runner.ipc.messages import (
 from spark_runner.planning.plan import Plan
 from spark_runner.slices.rotation import SlotRotation
 from spark_runner.status.flow import FlowProgress
+from spark_runner.status.job import job_status
 
 
 def lane(why: str, batches: int) -> LaneFigure:
@@ -108,7 +109,7 @@ class Flow:
         return row.position, row.reason
 
     def says(self) -> JobStatus:
-        return self._board.status("running", "", (), 0)
+        return job_status(self._board, "running", "", (), 0)
 
 
 @pytest.fixture

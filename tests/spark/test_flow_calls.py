@@ -176,7 +176,7 @@ def test_each_fence_is_looked_into_at_once_and_once(
 def test_a_gap_whose_source_did_not_answer_is_looked_up_again(scene: SimulatedFlow) -> None:
     """Without its numbers nobody can decide on it."""
     board, agenda = scene.office._progress, scene.agenda
-    board._rows["t", 0] = PartitionProgress(5)
+    board.rows["t", 0] = PartitionProgress(5)
     board.errors["t", 0] = PartitionError(
         topic="t", partition=0, offset=5, state="gap", code="out_of_range", reason="It is gone."
     )
@@ -194,7 +194,7 @@ def test_the_source_is_sampled_while_a_call_to_the_target_waits(
     scene: SimulatedFlow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     board, released = scene.office._progress, threading.Event()
-    board._rows["t", 0] = PartitionProgress(5)
+    board.rows["t", 0] = PartitionProgress(5)
     monkeypatch.setattr(KafkaCalls, "is_owner", lambda _: released.wait(10))
     ends = iter((10, 20, 30))
 
@@ -209,7 +209,7 @@ def test_the_source_is_sampled_while_a_call_to_the_target_waits(
 
     def sampled() -> int | None:
         scene.office.step("copying", NOON)
-        return board._rows["t", 0].end
+        return board.rows["t", 0].end
 
     wait_for(lambda: sampled() == 10, seconds=10)
     assert scene.office.is_busy, "the call to the target still waits"

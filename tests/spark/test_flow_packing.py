@@ -24,6 +24,7 @@ from spark_runner.ipc.driver_server import ControlServer
 from spark_runner.slices.rotation import SlotRotation
 from spark_runner.slices.throughput import Amount
 from spark_runner.spark.slots import Slots
+from spark_runner.status.job import job_status
 from tests.spark.without_spark import job
 
 DUE = PackingVerdict(state="due", reason="Slice 0 copies all.", ratio=2.0, best=1.0)
@@ -75,7 +76,7 @@ def test_the_same_job_goes_on_with_its_counts_and_its_slots(
     flow._step(LATER + 2)
     assert flow._phase == "taking_over"
     assert flow._progress is not before
-    status = flow._progress.status("starting", "", [], 1)
+    status = job_status(flow._progress, "starting", "", [], 1)
     assert (status.job, status.records, status.bytes) == (1, 7, 70)
     assert status.started_at == before.started_at
     assert flow._resources.slots.used == slots == 2
@@ -99,7 +100,7 @@ def test_an_edit_meanwhile_is_another_job(flow: FlowRun, monkeypatch: pytest.Mon
     flow.update(dataclasses.replace(flow.job, job=2, properties={"tasks.max": "2"}))
     flow._step(LATER + 2)
     assert (flow._phase, flow.job.job) == ("taking_over", 2)
-    assert flow._progress.status("starting", "", [], 1).records == 0
+    assert job_status(flow._progress, "starting", "", [], 1).records == 0
     assert flow._resources.slots.used == 0
 
 

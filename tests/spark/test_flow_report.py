@@ -12,6 +12,7 @@ from mirrors.domain.specs import ClusterSpec
 from mirrors.launcher import status_path
 from spark_runner.status.file import FlowStatusWriter
 from spark_runner.status.flow import FlowProgress
+from spark_runner.status.job import job_status
 
 RUNNING: tuple[JobState, str] = ("running", "")
 
@@ -45,7 +46,7 @@ class _Scene:
         return self._report.is_due(verdict, self.board, now, has_changes=has_changes)
 
     def tell(self, verdict: tuple[JobState, str], now: float) -> None:
-        self._report.write(self.job, self.board.status(*verdict, slices=(), now=0), now)
+        self._report.write(self.job, job_status(self.board, *verdict, slices=(), now=0), now)
 
     def read(self) -> JobStatus:
         return JobStatus.from_json(self.file.read_text())

@@ -12,6 +12,7 @@ from mirrors.domain.specs import ClusterSpec
 from spark_runner.ipc.messages import PartitionError, PartitionWork
 from spark_runner.planning.plan import Plan
 from spark_runner.status.flow import FlowProgress
+from spark_runner.status.job import job_status
 
 TP = ("orders", 0)
 TOPIC = TopicStatus(
@@ -69,5 +70,5 @@ def test_another_gap_of_the_same_partition_is_taken_up(board: FlowProgress) -> N
 
 def test_its_remote_topic_is_told_although_nothing_is_planned_for_it(board: FlowProgress) -> None:
     """A failover counts on what lies there."""
-    (row,) = board.status("running", "", (), 1).partitions
+    (row,) = job_status(board, "running", "", (), 1).partitions
     assert (row.state, row.remote_topic) == ("gap", "a.orders")

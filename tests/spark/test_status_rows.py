@@ -17,6 +17,7 @@ from spark_runner.ipc.messages import PartitionError, PartitionFigure, Partition
 from spark_runner.planning.plan import Plan
 from spark_runner.planning.selected_topics import SelectedTopic
 from spark_runner.status.flow import FlowProgress
+from spark_runner.status.job import job_status
 from spark_runner.status.source_offsets import LogOffsets
 from tests.spark.lab import partition_row, topic_row
 
@@ -89,7 +90,7 @@ def sampled(
 
 
 def told(board: FlowProgress, now: int = 10_000) -> JobStatus:
-    return board.status("running", "", (), now)
+    return job_status(board, "running", "", (), now)
 
 
 def owed(board: FlowProgress) -> int | None:

@@ -21,6 +21,7 @@ from spark_runner.planning.gaps import PlanContext
 from spark_runner.planning.plan import Plan
 from spark_runner.planning.planner import Planner
 from spark_runner.status.flow import FlowProgress
+from spark_runner.status.job import job_status
 from spark_runner.status.source_offsets import OffsetSampler
 from tests.spark.lab import partition_row, topic_row, wait_for
 from tests.wire.stops import NOW
@@ -84,7 +85,7 @@ class SimulatedFlow:
         partitions = self.board.partitions()
         starts, headers = self.board.partitions_without_start(), self.board.header_requests()
         self.board.apply_offsets(self.sampler.sample(partitions, starts, headers))
-        return self.board.status("running", "", (), int(time.time() * 1000))
+        return job_status(self.board, "running", "", (), int(time.time() * 1000))
 
     def owed(self) -> dict[tuple[str, int], int | None]:
         return {
