@@ -36,7 +36,7 @@ LONG: Mapping[str, str] = {
         "demo/test_commands.py::test_a_killed_demo_leaves_no_process_and_the_next_one_takes_over"
     ),
     "demo/test_commands.py::test_the_check_compares_what_crossed_both_ways_and_stops_all": (
-        "journeys/test_full_replication.py, journeys/test_kills.py with the same comparison; "
+        "journeys/test_kills.py::test_nothing_was_lost_or_repeated, the same comparison both ways; "
         "demo/test_commands.py::test_a_killed_demo_leaves_no_process"
     ),
     "demo/test_brokers.py::test_three_brokers_form_a_cluster_that_survives_one": (
@@ -44,10 +44,20 @@ LONG: Mapping[str, str] = {
     ),
     "demo/test_traffic.py::test_traffic_flows_survives_a_dead_broker": "demo/test_commands.py",
     f"{_COMPOSE}::test_the_health_checks_of_the_file_come_to_say_yes": (
-        f"{_COMPOSE}::test_a_record_crosses_and_then_all_of_it_stops_and_leaves_no_process"
+        f"{_COMPOSE}::test_worker_tasks_and_beat_make_it_ready"
+    ),
+    f"{_COMPOSE}::test_a_record_crosses_and_then_all_of_it_stops_and_leaves_no_process": (
+        f"{_COMPOSE}::test_worker_tasks_and_beat_make_it_ready; journeys/test_kills.py; "
+        "mirrors/test_celery.py::test_the_workers_and_beat_killed_and_back"
     ),
     "groups/test_java_readers.py": "groups/test_upstream_cases.py and the golden bytes",
-    "journeys/test_comparison.py": "journeys/test_full_replication.py, mirrors/test_comparison*",
+    "journeys/test_comparison.py": "spark/test_comparison.py, mirrors/test_comparison*",
+    "journeys/test_full_replication.py": (
+        "journeys/test_kills.py::test_nothing_was_lost_or_repeated, with the same traffic"
+    ),
+    "security/test_round_trip.py": (
+        "security/test_least_privilege.py and spark/test_failback.py, each without the other"
+    ),
     "mirrors/test_failover_without_source.py": "journeys/test_judged_failover.py",
     "spark/test_compiled.py::test_the_laws_of_batches_hold_in_machine_code_too": (
         "make test-native; the same laws interpreted in wire"
@@ -91,9 +101,6 @@ LONG: Mapping[str, str] = {
     # One victim of each kind stays: a worker, the runner, a broker.
     f"{_KILLS}[redis]": "mirrors/test_celery.py::test_redis_killed_and_back",
     f"{_KILLS}[web]": "services/test_serve.py::test_a_program_that_is_killed_comes_back",
-    "mirrors/test_celery.py::test_the_workers_and_beat_killed_and_back": (
-        f"{_KILLS}[celery-reconcile]"
-    ),
     f"{_KILLS}[backup]": f"{_KILLS}[primary]",
     f"{_KILLS}[beat]": f"{_KILLS}[celery-reconcile]",
     f"{_KILLS}[celery-tasks]": f"{_KILLS}[celery-reconcile]",
@@ -108,6 +115,13 @@ LONG: Mapping[str, str] = {
     ),
     "spark/test_crashes.py::test_a_second_runner_with_the_same_flow_fences_the_first[running]": (
         "the same with a first one that is frozen and revived"
+    ),
+    "spark/test_renamed_topics.py::test_both_sides_of_a_renamed_topic_end_as_the_union": (
+        "spark/test_renamed_topics.py, the other test; "
+        "spark/test_failback.py::test_with_the_default_names_nothing_of_the_other_side_comes_back"
+    ),
+    "spark/test_datasource.py::test_renamed_topics_and_routes_have_the_names_and_offsets": (
+        "mirrors/test_routed_offsets.py, domain/test_datasource_runs.py"
     ),
     "spark/test_routes.py::test_killed_workers_lose_and_repeat_nothing_in_any_target_topic": (
         "spark/test_rules.py::test_killed_workers_lose_and_repeat_nothing; "

@@ -133,7 +133,7 @@ def test_spark_shows_its_pages_when_asked_to_and_names_jobs_by_flow_and_epoch(
 
 
 def ask(port: int, path: str) -> Any:
-    with urlopen(f"http://127.0.0.1:{port}/api/v1/applications{path}", timeout=10) as answer:
+    with urlopen(f"http://127.0.0.1:{port}/api/v1/applications{path}", timeout=60) as answer:
         return json.load(answer)
 
 
