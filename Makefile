@@ -92,7 +92,7 @@ test: $(VENV)/.dev system ## Run what CI runs: the checks above, then the suite 
 test-fast: $(VENV)/.dev ## Test domain rules, pages and API; two brokers where a test needs them, no Spark, no browser
 	$(PYTEST) -m "not soak and not long" tests/domain tests/pages tests/mirrors tests/api tests/test_architecture.py $(RUN)
 
-test-long: $(VENV)/.dev system ## Run the tests that `make test` leaves out to end within 25 minutes: other values of what it shows
+test-long: $(VENV)/.dev system ## Run the tests that `make test` leaves out to end within 25 minutes: what it shows, at greater length
 	$(PYTEST) -m "long and not soak" $(RUN)
 
 test-kills: $(VENV)/.dev ## kill -9 each process in turn, then twenty at random, under load; compare at the end

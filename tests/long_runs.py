@@ -1,4 +1,4 @@
-"""Tests that take long and repeat, with other values, what a shorter test of the suite shows.
+"""Tests that repeat, at greater length or with other values, what a shorter test shows.
 
 `make test` leaves them out, so that it ends within 25 minutes on two cores; `make test-long` runs
 them. A plugin of pytest: it marks them `long`. Each entry is the beginning of a test's name, with
