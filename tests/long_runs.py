@@ -27,6 +27,7 @@ _READS = f"{_RIGHTS}::test_only_who_may_view_everything_reads_anything_of_the_ot
 _APPLICATION = "spark/test_application_failback.py"
 _SEARCH = "wire/test_chaos_search.py"
 _FIRST = "spark/test_first_start.py"
+_HOSTS = "spark/test_host_failover.py"
 
 LONG: Mapping[str, str] = {
     # Whole programs, started again and again.
@@ -80,9 +81,11 @@ LONG: Mapping[str, str] = {
     ),
     # They measure seconds while nothing else may run.
     "spark/test_response_times.py": "spark/test_commands.py",
-    "spark/test_host_failover.py": (
-        "mirrors/test_hosts.py, mirrors/test_host_drains.py; "
-        "mirrors/test_celery.py::test_a_killed_runner_is_replaced_within_30_seconds"
+    f"{_HOSTS}::test_a_host_that_is_cut_off_from_the_database_stops_and_is_replaced": (
+        f"{_HOSTS}::test_a_killed_host_is_replaced_within_a_minute; mirrors/test_hosts.py"
+    ),
+    f"{_HOSTS}::test_an_upgrade_host_by_host_pauses_copying_for_one_handover": (
+        f"{_HOSTS}::test_a_killed_host_is_replaced_within_a_minute; mirrors/test_host_drains.py"
     ),
     # Of rounds by seed one stays of each kind.
     "judge/test_judge.py::test_no_statement_is_more_optimistic_than_the_truth[153]": (
