@@ -76,6 +76,8 @@ REPORT_S = 1.0
 QUIET_S = 3.0
 COUNT_S = 5.0
 MEASURE_S = 120.0
+# After this time the workers of slots that were taken have started.
+SETTLED_S = 30.0
 STOP_S = 9.0
 _SUFFIX = ".spec.json"
 
@@ -108,6 +110,7 @@ class Reporter:
         self._memory: dict[str, int] = {}
         self._counted_at = 0.0
         self._slots = 0
+        self._used, self._changed_at = 0, 0.0
         self.host: RunnerResources | None = None
         self.application_id: str | None = None
         # Of Spark's UI; empty while there is none.
@@ -152,8 +155,11 @@ class Reporter:
         if self.host is not None and (not self._slots or now - self._counted_at > COUNT_S):
             self._counted_at = now
             self._slots = self.host.slots.total
-        # Before Spark has started, the measured memory is soon out of date.
-        interval = MEASURE_S if self._memory.get("jvm") else COUNT_S
+        used = 0 if self.host is None else self.host.slots.used
+        if used != self._used or not self._memory.get("jvm"):
+            self._used, self._changed_at = used, now
+        # While Spark or workers start, the measured memory is soon out of date.
+        interval = COUNT_S if now - self._changed_at < SETTLED_S else MEASURE_S
         if not self._memory or now - self._measured_at > interval:
             self._measured_at = now
             local = context.is_local(self._master)

@@ -10,10 +10,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from mirrors import launcher
+from spark_runner import runner
+from spark_runner.flow.runner_resources import RunnerResources
+from spark_runner.spark.settings import SparkViews
+from spark_runner.spark.slots import Slots
 from tests.spark.lab import Lab, wait_for
 
 
@@ -141,3 +147,33 @@ def test_the_runner_says_how_it_is_every_few_seconds(lab: Lab) -> None:
     assert status.application_id
     assert json.loads((lab.directory / "runner.json").read_text())["pid"] == status.pid
     flow.stop()
+
+
+def test_memory_is_measured_again_soon_after_slots_were_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, measured = [1_000.0], []
+
+    def memory(_: object, *, has_workers_here: bool) -> dict[str, int]:
+        measured.append(clock[0])
+        return {"driver": 1, "jvm": 1, "workers": 0}
+
+    monkeypatch.setattr(runner, "memory_by_part", memory)
+    monkeypatch.setattr(runner.time, "monotonic", lambda: clock[0])
+    reporter = runner.Reporter(tmp_path, "lab", "local[4]", SparkViews())
+    slots = Slots(lambda: 4)
+    reporter.host = cast(RunnerResources, SimpleNamespace(slots=slots))
+
+    def measurements(seconds: int) -> int:
+        measured.clear()
+        for _ in range(seconds):
+            clock[0] += 1
+            reporter.report("ready")
+        return len(measured)
+
+    measurements(60)
+    assert measurements(100) <= 1
+    slots.hold(1, 2)
+    # The workers start within seconds.
+    assert measurements(30) >= 4
+    assert measurements(100) <= 1
