@@ -17,7 +17,6 @@ from mirrors import launcher
 from mirrors.domain.runners.job_files import JobStatus, RunnerStatus
 from spark_runner import runner
 from spark_runner.status import file
-from spark_runner.status.flow import FlowProgress
 from tests.spark.lab import wait_for
 from tests.spark.without_spark import FLOW, job, polling, state
 
@@ -114,7 +113,7 @@ def test_a_defect_that_is_met_again_while_it_is_told_leaves_no_slot_and_no_threa
             raise RuntimeError("a defect")
 
         with monkeypatch.context() as patched:
-            patched.setattr(FlowProgress, "status", broken)
+            patched.setattr("spark_runner.flow.lifecycle.job_status", broken)
             wait_for(lambda: host.slots.used == 0, seconds=10, what="the slots")
         wait_for(
             lambda: not any(thread.is_alive() for thread in of_this_flow),
