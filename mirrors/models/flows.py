@@ -170,7 +170,10 @@ class Flow(Owned):
 def rules_of(flow: Flow) -> list[dict[str, Any]]:
     """The flow's rules, each with its number from 1, its topics and all expressions."""
     rules = parse_rules(flow.properties.get(TRANSFORMS, ""))
-    return [{"number": number, **asdict(rule)} for number, rule in enumerate(rules, 1)]
+    return [
+        {"number": number, **asdict(rule), "modules": dict(rule.modules)}
+        for number, rule in enumerate(rules, 1)
+    ]
 
 
 def speed_sentences(flow: Flow, speed: FlowSpeed) -> dict[str, str]:

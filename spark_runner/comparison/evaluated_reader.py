@@ -1,7 +1,8 @@
 """The records of a source range after their rule, as the copy loop writes them to one topic.
 
 They go through the same evaluation in Spark. A record that the rule drops or routes to another
-topic, or whose expression fails, is not written there, so it is not compared.
+topic, or whose expression fails, is not written there, so it is not compared. A record for which
+user code took too long or ended its process may have been written, so its range is not compared.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import Final, NamedTuple
 
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import FlowSpec
+from mirrors.function_modules import ModuleRefused
 from spark_runner.comparison.range_reader import Batch, Reader
 from spark_runner.engine.batches.record_bytes import RecordBytes
 from spark_runner.engine.transforms.evaluation import (
+    EvaluatedRows,
     Evaluator,
     Row,
     kept_records,
@@ -27,6 +30,8 @@ _RECORDS: Final = 4000
 _BYTES: Final = 2 << 20
 # The first evaluation of a runner takes long: Spark loads its SQL classes.
 _PATIENCE_S: Final = 60.0
+# User code is loaded, and may be interrupted for a minute (`function_process`).
+_CODE_PATIENCE_S: Final = 180.0
 
 
 class EvaluatedBatch(NamedTuple):
@@ -64,6 +69,8 @@ class EvaluatedReader:
         self._rule, self._tp = rule, tp
         self._source = spec.source.alias
         self._has_origin = spec.settings.transforms[rule].provenance
+        calls_modules = bool(spec.settings.transforms[rule].modules)
+        self._patience_s = _CODE_PATIENCE_S if calls_modules else _PATIENCE_S
         is_route = remote_topic in spec.settings.transforms[rule].routes
         self._route = remote_topic if is_route else None
         self.reached = reader.reached
@@ -93,17 +100,34 @@ class EvaluatedReader:
     def close(self) -> None:
         self._reader.close()
 
+    def _check_code(self, rows: list[Row], answer: EvaluatedRows) -> None:
+        """Raises ModuleRefused if it is not known what user code makes of a record."""
+        numbers = list(answer.interrupted)
+        why = ""
+        if answer.halt is not None:
+            numbers, why = [answer.halt.number], answer.halt.reason
+        if numbers:
+            number = min(numbers)
+            topic, partition = self._tp
+            raise ModuleRefused(
+                f"It is not known what rule {self._rule + 1} makes of the record at "
+                f"{topic}-{partition} offset {rows[number][0].offset}, so it was not compared: "
+                f"{(why or answer.reasons[number]).rstrip('.')}. Correct the module, then compare "
+                "again."
+            )
+
     def _evaluate(self, rows: list[Row]) -> list[RecordBytes]:
         self._evaluator.send(self._rule, *self._tp, rows)
-        until = time.monotonic() + _PATIENCE_S
+        until = time.monotonic() + self._patience_s
         while not (answers := self._evaluator.receive()):
             left = until - time.monotonic()
             if left <= 0:
                 raise KafkaUnavailable(
-                    f"Spark did not evaluate rule {self._rule + 1} within {_PATIENCE_S:.0f} s."
+                    f"Spark did not evaluate rule {self._rule + 1} within {self._patience_s:.0f} s."
                 )
             select.select([self._evaluator.fileno()], [], [], left)
         [answer] = answers
+        self._check_code(rows, answer)
         routes = answer.topics or [None] * len(answer.kept)
         written = [
             is_kept and number not in answer.failed and routes[number] == self._route

@@ -7,7 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from mirrors.domain.comparison.range_requests import ComparedRange, RangePair
 from mirrors.domain.errors import UnderstudyError
@@ -20,6 +20,10 @@ from spark_runner.comparison.range_reader import PATIENCE_S, RangeReader, Reader
 from spark_runner.engine.transforms.evaluation import Evaluator
 from spark_runner.kafka_protocol.cluster import ClusterClient
 from spark_runner.task import prepare_worker
+
+if TYPE_CHECKING:
+    # It imports pyarrow.
+    from spark_runner.sql.user_functions import UserCode
 
 log = logging.getLogger("spark_runner.comparison")
 
@@ -56,7 +60,9 @@ def compare(texts: Iterable[str]) -> Iterator[str]:
         yield json.dumps(run(RangeWork.from_json(text)).to_dict())
 
 
-def compare_with_rules(text: str, _: Iterable[Any]) -> Iterator[Any]:
+def compare_with_rules(
+    text: str, _: Iterable[Any], user_code: UserCode | None = None
+) -> Iterator[Any]:
     """The first worker of a job with rules: the source's records go through Spark."""
     # pyarrow takes memory that tasks without rules do not need.
     from spark_runner.sql.evaluator import ArrowEvaluator, serve  # noqa: PLC0415
@@ -69,7 +75,7 @@ def compare_with_rules(text: str, _: Iterable[Any]) -> Iterator[Any]:
     def failed(message: str, _: str) -> str:
         return json.dumps(_refused(work.pair, message).to_dict())
 
-    yield from serve(work.spec, compare_evaluated, failed)
+    yield from serve(work.spec, compare_evaluated, failed, user_code)
 
 
 def run(work: RangeWork, evaluator: Evaluator | None = None) -> ComparedRange:
@@ -81,6 +87,8 @@ def run(work: RangeWork, evaluator: Evaluator | None = None) -> ComparedRange:
     number = rule_number(pair.topic, settings.transforms)
     if number is not None and evaluator is None:
         return _refused(pair, f"Internal error: rule {number} has no evaluator.")
+    if number is not None and evaluator is not None and (number - 1) in evaluator.refused:
+        return _refused(pair, evaluator.refused[number - 1])
     is_committed = settings.isolation_level == "read_committed"
     clusters: list[ClusterClient] = []
     try:

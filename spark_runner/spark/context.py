@@ -21,6 +21,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 
 from mirrors.domain.errors import UnderstudyError
+from mirrors.domain.transforms.modules import FUNCTIONS_DIR
 from mirrors.kafka.security import librdkafka_egress
 from mirrors.kafka.security.secret_scopes import RESERVED_FILES
 from spark_runner.native import loader
@@ -113,6 +114,8 @@ def open_context(
     if not is_local(master):
         # Only paths: references that an executor resolves cannot reach these files either.
         conf.set(f"spark.executorEnv.{RESERVED_FILES}", os.environ.get(RESERVED_FILES, ""))
+        # The same path on each host; the files there are checked where they run.
+        conf.set(f"spark.executorEnv.{FUNCTIONS_DIR}", os.environ.get(FUNCTIONS_DIR, ""))
     addresses = addresses_of(master)
     # Before Java starts, which connects to each of them.
     if why := "".join(filter(None, map(address_refusal, addresses))):

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mirrors.domain.transforms.functions import COLUMNS, schema_functions
 from mirrors.domain.transforms.rules import TransformRule
+
+if TYPE_CHECKING:
+    # It imports pyarrow, which runners without rules do not need.
+    from spark_runner.sql.user_functions import FunctionCall
 
 # Rows of one Arrow batch. Spark passes a batch on when it is full, so requests are filled up.
 BATCH_ROWS: Final = 500
@@ -17,7 +21,8 @@ FLUSH_BYTES: Final = 70_000
 # - RECORD: evaluate it. FILLER: fills a batch. ADDRESS: `text` is the socket for the results.
 # - RESULT: `text` is the SliceResult as JSON, the last row.
 # - FIGURES: `text` is what `TaskFigures.java` adds to the task's metrics.
-RECORD, FILLER, ADDRESS, RESULT, FIGURES = range(5)
+# - ARGUMENTS: evaluate the arguments of its user code only. A RECORD with the results follows.
+RECORD, FILLER, ADDRESS, RESULT, FIGURES, ARGUMENTS = range(6)
 
 # Columns of every row, besides those of the record.
 KIND, RULE, TEXT, FLUSH = "_kind", "_rule", "_text", "_flush"
@@ -82,12 +87,13 @@ def maps_ids(rules: Sequence[TransformRule]) -> bool:
     return any(helper.maps_ids for text in texts for helper in schema_functions(text))
 
 
-def input_schema(rules: Sequence[TransformRule]) -> str:
-    """Spark's schema of what the first worker sends."""
+def input_schema(rules: Sequence[TransformRule], calls: Sequence[FunctionCall] = ()) -> str:
+    """Spark's schema of what the first worker sends. `calls`: those of user code."""
     fields = {**FIXED, **{name: COLUMNS[name] for name in used_columns(rules)}}
     fields |= dict.fromkeys(
         (SECRET + reference for reference in secret_references(rules)), "binary"
     )
     if reads_schemas(rules):
         fields[SCHEMAS] = "string"
+    fields |= {call.column: f"struct<v: {call.result}, error: string>" for call in calls}
     return ", ".join(f"`{name}` {kind}" for name, kind in fields.items())

@@ -6,6 +6,7 @@ Imported only in such jobs, since pyarrow takes memory and time.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import queue
 import shutil
@@ -26,13 +27,15 @@ from mirrors.domain.schemas.registry import RegistrySpec, registry_of
 from mirrors.domain.schemas.subjects import SubjectSelection
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.transforms.rules import TransformRule
+from mirrors.function_modules import ModuleRefused, refused_rules
 from mirrors.kafka.security.secrets import resolve_mask
 from spark_runner import task
-from spark_runner.engine.transforms.evaluation import EvaluatedRows, Row
+from spark_runner.engine.transforms.evaluation import MODULE_REFUSED, EvaluatedRows, Halt, Row
 from spark_runner.ipc.messages import Figures, SliceResult, SliceWork
 from spark_runner.sql import columns
 from spark_runner.sql.columns import (
     ADDRESS,
+    ARGUMENTS,
     BATCH_ROWS,
     CHANGES,
     FIGURES,
@@ -48,8 +51,10 @@ from spark_runner.sql.columns import (
     secret_references,
     used_columns,
 )
+from spark_runner.sql.function_process import CalledFunctions, FunctionThread, result_type
 from spark_runner.sql.metrics import TaskMetrics
 from spark_runner.sql.schemas import SchemaFiles, ids_of
+from spark_runner.sql.user_functions import FunctionCall, UserCode
 
 _HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 _TYPES: Final[dict[str, Any]] = {
@@ -67,6 +72,7 @@ _TYPES: Final[dict[str, Any]] = {
     "headers": _HEADERS,
 }
 _SCHEMAS: Final[pa.Field] = pa.field(columns.SCHEMAS, pa.string())
+_OF_REQUESTS: Final = pa.array([RECORD, ARGUMENTS], pa.int32())
 _CONNECT_S = 60.0
 _SIZE = struct.Struct(">Q")
 # One column of a request, from its records.
@@ -85,7 +91,22 @@ class EvaluationEnded(UnderstudyError):
     code = "transforms"
 
 
-def arrow_schema(rules: Sequence[TransformRule]) -> pa.Schema:
+@dataclasses.dataclass
+class _Request:
+    """Records of one rule, until they have their answer.
+
+    - `sent`: its columns, for a rule with user code. They are sent again with the results.
+    - `called`: these results.
+    """
+
+    rule: int
+    count: int
+    sent: dict[str, Any] | None = None
+    called: CalledFunctions | None = None
+    answer: EvaluatedRows | None = None
+
+
+def arrow_schema(rules: Sequence[TransformRule], calls: Sequence[FunctionCall] = ()) -> pa.Schema:
     """What `columns.input_schema` is for Spark."""
     names = (*columns.FIXED, *used_columns(rules))
     secret_names = [SECRET + reference for reference in secret_references(rules)]
@@ -93,6 +114,7 @@ def arrow_schema(rules: Sequence[TransformRule]) -> pa.Schema:
         [pa.field(name, _TYPES[name]) for name in names]
         + [pa.field(name, pa.binary()) for name in secret_names]
         + ([_SCHEMAS] if reads_schemas(rules) else [])
+        + [pa.field(call.column, result_type(call)) for call in calls]
     )
 
 
@@ -104,7 +126,9 @@ def secrets_of(rules: Sequence[TransformRule]) -> dict[str, bytes]:
     }
 
 
-def copy_records(work_json: str, _: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+def copy_records(
+    work_json: str, _: Iterable[Any], user_code: UserCode | None = None
+) -> Iterator[pa.RecordBatch]:
     """The first worker: runs the copy loop in a thread, and passes its requests to Spark."""
     work = SliceWork.from_json(work_json)
 
@@ -116,13 +140,14 @@ def copy_records(work_json: str, _: Iterable[Any]) -> Iterator[pa.RecordBatch]:
     def failed(message: str, code: str) -> str:
         return SliceResult(ended_because="failed", reason=message, code=code).to_json()
 
-    yield from serve(work.spec, run, failed)
+    yield from serve(work.spec, run, failed, user_code)
 
 
 def serve(
     spec: FlowSpec,
     run: Callable[[ArrowEvaluator], str],
     failed: Callable[[str, str], str],
+    user_code: UserCode | None,
 ) -> Iterator[pa.RecordBatch]:
     """In the first worker: let `run` evaluate rules in a thread; returns what goes to Spark.
 
@@ -136,7 +161,12 @@ def serve(
         secrets = secrets_of(rules)
     except UnderstudyError as error:
         refused = error
-    evaluator = ArrowEvaluator(rules, secrets)
+    if user_code is None:
+        evaluator = ArrowEvaluator(rules, secrets)
+    else:
+        evaluator = ArrowEvaluator(rules, secrets, user_code.calls)
+        # Executors may be on other hosts than the driver.
+        evaluator.refused.update({**refused_rules(rules), **user_code.refused})
 
     def run_to_the_end() -> None:
         result = failed("The task ended without a result.", "defect")
@@ -203,21 +233,31 @@ class ArrowEvaluator:
     `send` and `receive` belong to the thread of the copy loop, `batches` to that of the worker.
     """
 
-    def __init__(self, rules: Sequence[TransformRule], secrets: Mapping[str, bytes]) -> None:
-        """`secrets` by their columns."""
+    def __init__(
+        self,
+        rules: Sequence[TransformRule],
+        secrets: Mapping[str, bytes],
+        calls: Sequence[FunctionCall] = (),
+    ) -> None:
+        """`secrets` by their columns. `calls` of user code; without them nothing of it is used."""
         self._rules = rules
         self._used = used_columns(rules)
         self._changed = changed_fields(rules)
         self._secrets = secrets
-        self._schema = arrow_schema(rules)
+        self._schema = arrow_schema(rules, calls)
         # Batches, and ids of schemas that batches after them need.
         self._outbox: queue.SimpleQueue[pa.RecordBatch | set[int] | None] = queue.SimpleQueue()
         self._sent_rows = 0
-        # Rule and number of records of each open request.
-        self._open: deque[tuple[int, int]] = deque()
+        # In their order, and in that of what Spark evaluates: twice for a rule with user code.
+        self._requests: deque[_Request] = deque()
+        self._open: deque[_Request] = deque()
         self._schemas: SchemaFiles | None = None
         # The other thread adds to it before it passes on the records.
         self.missing_ids: set[int] = set()
+        self.refused: dict[int, str] = {}
+        self._functions: FunctionThread[_Request] | None = None
+        if calls:
+            self._functions = FunctionThread(calls, self._wake_up)
         self._failure: UnderstudyError | None = None
         self._metrics = TaskMetrics(rules)
         self._rows: list[pa.RecordBatch] = []
@@ -225,6 +265,7 @@ class ArrowEvaluator:
         self._results: queue.SimpleQueue[pa.RecordBatch | None] = queue.SimpleQueue()
         self._wakes, self._wake = os.pipe()
         os.set_blocking(self._wakes, False)
+        self._wake_lock = threading.Lock()
         self._folder = Path(tempfile.mkdtemp(prefix="understudy-sql-"))
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         path = str(self._folder / "results")
@@ -236,6 +277,8 @@ class ArrowEvaluator:
 
     def close(self) -> None:
         """After the copy loop has ended. Workers live on for other tasks."""
+        if self._functions is not None:
+            self._functions.close()
         # Ends the wait for the second worker, if it never came.
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -281,8 +324,7 @@ class ArrowEvaluator:
             # The slice is started again with backoff.
             self._failure = error
             self._results.put(None)
-            with contextlib.suppress(OSError):
-                os.write(self._wake, b"\0")
+            self._wake_up()
 
     # -- the copy loop's thread
 
@@ -307,7 +349,17 @@ class ArrowEvaluator:
                 # In the worker's thread: the copy loop never waits for a registry.
                 self._outbox.put(ids)
         self._metrics.add_evaluated(count, sum(len(row[0].rest) for row in rows))
-        self._open.append((rule, count))
+        request = _Request(rule, count)
+        self._requests.append(request)
+        if self._functions is not None and self._functions.serves(rule):
+            # Spark evaluates the arguments of its functions first.
+            fields = (field for field in self._schema if field.name in found)
+            request.sent = {field.name: _array(found[field.name], field.type) for field in fields}
+            found = {**request.sent, columns.KIND: [ARGUMENTS] * count}
+        self._evaluate(request, found)
+
+    def _evaluate(self, request: _Request, found: dict[str, Any]) -> None:
+        self._open.append(request)
         self._put(found)
         self._flush()
 
@@ -326,13 +378,36 @@ class ArrowEvaluator:
                     "Spark ended the evaluation of the rules before the slice had ended."
                 )
             kinds = batch.column(0)
-            records = batch.filter(pc.equal(kinds, RECORD))
+            records = batch.filter(pc.is_in(kinds, value_set=_OF_REQUESTS))
             self._rows.append(records)
             self._row_count += records.num_rows
-        while self._open and self._row_count >= self._open[0][1]:
-            rule, count = self._open.popleft()
-            found.append(self._answer(self._rules[rule], self._take(count)))
+        while self._open and self._row_count >= self._open[0].count:
+            request = self._open.popleft()
+            table = self._take(request.count)
+            if self._functions is not None and request.sent is not None and request.called is None:
+                self._functions.put(request, request.rule, table)
+            else:
+                request.answer = self._answer(request, table)
+        if self._functions is not None:
+            self._receive_called(self._functions)
+        while self._requests and (answer := self._requests[0].answer) is not None:
+            self._requests.popleft()
+            found.append(answer)
         return found
+
+    def _receive_called(self, functions: FunctionThread[_Request]) -> None:
+        """Let Spark evaluate the expressions around the results of user code."""
+        for request, called in functions.done():
+            if isinstance(called, ModuleRefused):
+                self.refused[request.rule] = called.message
+                halt = Halt(0, MODULE_REFUSED, called.message)
+                nothing = [False] * request.count
+                request.answer = EvaluatedRows(nothing, {}, None, None, None, halt=halt)
+            elif isinstance(called, Exception):
+                raise EvaluationEnded(f"User code could not be called: {type(called).__name__}.")
+            else:
+                request.called = called
+                self._evaluate(request, {**(request.sent or {}), **called.columns})
 
     def fileno(self) -> int:
         return self._wakes
@@ -389,7 +464,15 @@ class ArrowEvaluator:
             self._results.put(None)
         finally:
             # Wakes the copy loop as well.
-            os.close(self._wake)
+            with self._wake_lock:
+                os.close(self._wake)
+                self._wake = -1
+
+    def _wake_up(self) -> None:
+        """From threads that do not close the descriptor."""
+        with self._wake_lock, contextlib.suppress(OSError):
+            if self._wake >= 0:
+                os.write(self._wake, b"\0")
 
     def _take(self, count: int) -> pa.Table:
         """The next `count` rows of what has arrived, in order."""
@@ -398,7 +481,8 @@ class ArrowEvaluator:
         self._row_count -= count
         return table.slice(0, count)
 
-    def _answer(self, rule: TransformRule, table: pa.Table) -> EvaluatedRows:
+    def _answer(self, request: _Request, table: pa.Table) -> EvaluatedRows:
+        rule = self._rules[request.rule]
         keep = _column(table, KEEP)
         kept = pc.fill_null(pc.struct_field(keep, 0), False).to_pylist()
         failed = dict.fromkeys(_nulls(keep), "where")
@@ -416,8 +500,20 @@ class ArrowEvaluator:
             changed["headers"] = [
                 [(header["key"] or "", header["value"]) for header in row or ()] for row in headers
             ]
-        return EvaluatedRows(
+        found = EvaluatedRows(
             kept, failed, changed["key"], changed["value"], changed["headers"], changed["topic"]
+        )
+        if request.called is None:
+            return found
+        failures = {
+            number: failure
+            for number, field in failed.items()
+            if (failure := request.called.failures.get((field, number))) is not None
+        }
+        return found._replace(
+            reasons={number: failure.reason for number, failure in failures.items()},
+            interrupted={number for number, one in failures.items() if one.is_interrupted},
+            halt=request.called.halt,
         )
 
 

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
+from pyspark.sql import Column, SparkSession
 
 from mirrors.domain.transforms.functions import HELPERS, REFUSED_FUNCTIONS
 from spark_runner.sql.columns import SCHEMAS, SECRET
@@ -66,6 +67,15 @@ def remove_refused(session: SparkSession) -> None:
     place = (jvm.scala.Option.apply("builtin"), jvm.scala.Option.apply("system"))
     for name in REFUSED_FUNCTIONS:
         registry.dropFunction(identifier(name, *place))
+
+
+def tried(value: Column) -> Column:
+    """The value, or null where its evaluation fails."""
+    context = SparkContext._active_spark_context
+    jvm: Any = context._jvm if context is not None else None
+    utils = jvm.org.apache.spark.sql.classic.ExpressionUtils
+    found = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(utils.expression(value._jc))
+    return Column(utils.column(found))
 
 
 def _compile(jvm: Any, loader: Any, sources: Sequence[Path], jar: Path) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -21,6 +21,7 @@ from pyspark.util import PythonEvalType
 
 from mirrors.domain.transforms.functions import COLUMNS
 from mirrors.domain.transforms.rules import TransformRule
+from mirrors.function_modules import refused_rules
 from spark_runner.ipc.messages import SliceResult, SliceWork
 from spark_runner.sql import functions
 from spark_runner.sql.columns import (
@@ -35,6 +36,11 @@ from spark_runner.sql.columns import (
     changed_fields,
     input_schema,
 )
+from spark_runner.sql.functions import tried
+
+if TYPE_CHECKING:
+    # It imports pyarrow.
+    from spark_runner.sql.module_calls import ModuleCalls
 
 # What Spark casts each expression to.
 _RESULTS = {
@@ -89,13 +95,25 @@ def run_with_rules(session: SparkSession, work: SliceWork) -> SliceResult:
 def evaluate_in_job(
     session: SparkSession,
     rules: Sequence[TransformRule],
-    first_worker: Callable[[Iterable[Any]], Iterable[Any]],
+    first_worker: Callable[..., Iterable[Any]],
 ) -> str:
-    """The result of one task that evaluates rules (`evaluator.serve`). Raises what Spark raises."""
+    """The result of one task that evaluates rules (`evaluator.serve`). Raises what Spark raises.
+
+    `first_worker` gets `user_code` if a rule calls functions of modules.
+    """
     from spark_runner.sql.evaluator import return_records  # noqa: PLC0415
 
-    rows = map_in_arrow(session.range(0, 1, 1, 1), first_worker, input_schema(rules))
-    results = map_in_arrow(evaluated(rows, rules), return_records, "result string")
+    calls: ModuleCalls | None = None
+    if any(rule.modules for rule in rules):
+        from spark_runner.sql import module_calls, user_functions  # noqa: PLC0415
+
+        refused = refused_rules(rules)
+        calls = module_calls.ModuleCalls(session, rules, refused)
+        code = user_functions.UserCode(tuple(calls.calls), refused)
+        first_worker = functools.partial(first_worker, user_code=code)
+    schema = input_schema(rules, calls.calls if calls is not None else ())
+    rows = map_in_arrow(session.range(0, 1, 1, 1), first_worker, schema)
+    results = map_in_arrow(evaluated(rows, rules, calls), return_records, "result string")
     [[text]] = results.collect()
     return str(text)
 
@@ -112,9 +130,25 @@ def map_in_arrow(
     return DataFrame(rows._jdf.mapInArrow(java, False, None), rows.sparkSession)
 
 
-def evaluated(rows: DataFrame, rules: Sequence[TransformRule]) -> DataFrame:
-    """The kind, the text and the results of each row. Raises what Spark says of an expression."""
-    where = [attempt_of(rule.where or "true", "where") for rule in rules]
+def evaluated(
+    rows: DataFrame, rules: Sequence[TransformRule], calls: ModuleCalls | None = None
+) -> DataFrame:
+    """The kind, the text and the results of each row. Raises what Spark says of an expression.
+
+    With `calls` also the arguments of user code.
+    """
+    replaced: Mapping[tuple[int, str], Column] = calls.replaced if calls is not None else {}
+
+    def attempt(index: int, field: str, text: str) -> Column:
+        return attempt_of(replaced.get((index, field), text), field)
+
+    where = [
+        # Its results are not known in rows of the kind ARGUMENTS.
+        f.when(f.col(KIND) == RECORD, attempt(index, "where", rule.where or "true"))
+        if (index, "where") in replaced
+        else attempt(index, "where", rule.where or "true")
+        for index, rule in enumerate(rules)
+    ]
     kept = rows.withColumn(KEEP, _by_rule(where))
     is_kept = f.col(KIND).eqNullSafe(RECORD) & f.col(f"{KEEP}.v").eqNullSafe(True)
     figures = f.call_function(functions.TASK_FIGURES, f.col(TEXT))
@@ -122,9 +156,12 @@ def evaluated(rows: DataFrame, rules: Sequence[TransformRule]) -> DataFrame:
     found = [f.col(KIND), text, f.col(KEEP)]
     for field in changed_fields(rules):
         texts = [rule.expressions.get(field) for rule in rules]
-        attempts = [None if text is None else attempt_of(text, field) for text in texts]
+        attempts = [
+            None if text is None else attempt(index, field, text)
+            for index, text in enumerate(texts)
+        ]
         found.append(f.when(is_kept, _by_rule(attempts)).alias(CHANGES[field]))
-    return kept.select(*found)
+    return kept.select(*found, *(calls.arguments if calls is not None else ()))
 
 
 def _by_rule(attempts: Sequence[Column | None]) -> Column:
@@ -136,19 +173,15 @@ def _by_rule(attempts: Sequence[Column | None]) -> Column:
     return found
 
 
-def result_of(text: str, field: str) -> Column:
+def result_of(expression: str | Column, field: str) -> Column:
     """The value of the expression, of the type that its field has."""
-    return f.expr(text).cast(_RESULTS[field])
+    column = f.expr(expression) if isinstance(expression, str) else expression
+    return column.cast(_RESULTS[field])
 
 
-def attempt_of(text: str, field: str) -> Column:
+def attempt_of(expression: str | Column, field: str) -> Column:
     """A struct with the value of the expression, or null if it failed."""
-    value = f.struct(result_of(text, field).alias("v"))
-    context = SparkContext._active_spark_context
-    jvm: Any = context._jvm if context is not None else None
-    utils = jvm.org.apache.spark.sql.classic.ExpressionUtils
-    tried = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(utils.expression(value._jc))
-    return Column(utils.column(tried))
+    return tried(f.struct(result_of(expression, field).alias("v")))
 
 
 def first_line(error: Exception, *, most: int = 300) -> str:

@@ -11,14 +11,14 @@ import logging
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.serializers import ChunkedStream
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import DataType
 from pyspark.util import local_connect_and_auth
 
@@ -37,8 +37,10 @@ from mirrors.domain.transforms.evaluation import (
 )
 from mirrors.domain.transforms.preview import count_path
 from mirrors.domain.transforms.rules import TransformRule
+from mirrors.function_modules import ModuleRefused
 from mirrors.kafka.security import live_secrets
 from spark_runner.sql.columns import (
+    ARGUMENTS,
     CHANGES,
     KEEP,
     KIND,
@@ -59,6 +61,8 @@ _MOST_FILE_BYTES: Final = 32 << 20
 # Spark's reason is determined for this many records that fail, and for this time.
 _MOST_MESSAGES: Final = 50
 _MESSAGES_S: Final = 15.0
+# Calls of user code that take too long or end its process may take this time.
+_LOST_S: Final = 15.0
 _NO_MESSAGE: Final = "Spark's reason was not determined: many records fail."
 
 
@@ -131,12 +135,19 @@ def _fetch_schemas(request: EvaluationRequest, folder: Path) -> None:
 
 
 def _evaluate(session: SparkSession, request: EvaluationRequest, folder: str) -> EvaluationResponse:
-    rows = _relation(session, request, folder)
-    rejections = tuple(_rejections(rows, request.rules))
+    calls_modules = any(rule.modules for rule in request.rules)
+    code = _UserCode(session, request) if calls_modules else None
+    replaced = code.calls.replaced if code is not None else {}
+    rows = _relation(session, request, folder, code=code)
+    rejections = tuple(_rejections(rows, request.rules, replaced))
     if rejections:
         return EvaluationResponse(rejections=rejections)
     rule = request.rules[request.rule]
-    found = {int(row[TEXT]): row for row in evaluated(rows, request.rules).collect()}
+    if code is not None:
+        code.call(_relation(session, request, folder, code=code, kind=ARGUMENTS))
+        rows = _relation(session, request, folder, code=code)
+    calls = code.calls if code is not None else None
+    found = {int(row[TEXT]): row for row in evaluated(rows, request.rules, calls).collect()}
     results: list[EvaluatedRecord] = []
     size = failures = 0
     until = time.monotonic() + _MESSAGES_S
@@ -146,7 +157,7 @@ def _evaluate(session: SparkSession, request: EvaluationRequest, folder: str) ->
             failures += 1
             message = _NO_MESSAGE
             if failures <= _MOST_MESSAGES and time.monotonic() < until:
-                message = _failure(session, request, folder, number, failed)
+                message = _failure(session, request, folder, number, failed, code)
             results.append(EvaluatedRecord(failed, message, None))
             continue
         is_kept = row[KEEP]["v"] is True
@@ -178,24 +189,62 @@ def _count_paths(rows: DataFrame, lookups: Iterable[PathLookup]) -> tuple[int | 
     return tuple(counts)
 
 
-def _rejections(rows: DataFrame, rules: Iterable[TransformRule]) -> Iterable[Rejection]:
+class _UserCode:
+    """What functions of modules return for the records. Raises ModuleRefused."""
+
+    def __init__(self, session: SparkSession, request: EvaluationRequest) -> None:
+        # Only previews of such rules need it.
+        from spark_runner.sql.module_calls import ModuleCalls  # noqa: PLC0415
+
+        self._request = request
+        self.calls = ModuleCalls(session, request.rules)
+        # Columns of the records; none before the functions are called.
+        self.results: dict[str, Any] = {}
+
+    def call(self, rows: DataFrame) -> None:
+        """Call the functions, as the copy loop does. `rows` are of the kind ARGUMENTS."""
+        from spark_runner.sql.function_process import FunctionProcess  # noqa: PLC0415
+
+        rule = self._request.rule
+        arguments = self.calls.collected(evaluated(rows, self._request.rules, self.calls))
+        process = FunctionProcess(self.calls.calls, lost_s=_LOST_S)
+        try:
+            found = process.results(rule, arguments)
+        finally:
+            process.close()
+        if found.halt is not None:
+            raise ModuleRefused(f"Preview fewer records: {found.halt.reason}.")
+        self.results = found.columns
+
+
+def _rejections(
+    rows: DataFrame,
+    rules: Iterable[TransformRule],
+    replaced: Mapping[tuple[int, str], Column],
+) -> Iterable[Rejection]:
     """Each expression that Spark does not accept, also of rules for other topics."""
     for number, rule in enumerate(rules, 1):
         for field, text in rule.expressions.items():
             try:
-                rows.select(result_of(text, field))
+                rows.select(result_of(replaced.get((number - 1, field), text), field))
             except PySparkException as error:
                 yield Rejection(number, field, _reason(error))
 
 
 def _failure(
-    session: SparkSession, request: EvaluationRequest, folder: str, number: int, field: str
+    session: SparkSession,
+    request: EvaluationRequest,
+    folder: str,
+    number: int,
+    field: str,
+    code: _UserCode | None,
 ) -> str:
     """Spark's reason why the expression fails for this record."""
     text = request.rules[request.rule].expressions[field]
-    rows = _relation(session, request, folder, number)
+    replaced = code.calls.replaced if code is not None else {}
+    rows = _relation(session, request, folder, number, code)
     try:
-        rows.select(result_of(text, field)).collect()
+        rows.select(result_of(replaced.get((request.rule, field), text), field)).collect()
     # PySpark has no class for some of Spark's exceptions.
     except (PySparkException, Py4JJavaError) as error:
         return _reason(error)
@@ -233,7 +282,12 @@ def _parts(row: Any, rule: TransformRule, record: SampledRecord) -> RecordParts:
 
 
 def _relation(
-    session: SparkSession, request: EvaluationRequest, folder: str, only: int | None = None
+    session: SparkSession,
+    request: EvaluationRequest,
+    folder: str,
+    only: int | None = None,
+    code: _UserCode | None = None,
+    kind: int = RECORD,
 ) -> DataFrame:
     """The records as the copy loop sends them; `_text` is their number."""
     # pyarrow takes memory that runners without rules do not need.
@@ -241,17 +295,21 @@ def _relation(
 
     from spark_runner.sql.evaluator import arrow_schema, secrets_of  # noqa: PLC0415
 
-    schema, secrets = arrow_schema(request.rules), secrets_of(request.rules)
+    calls = code.calls.calls if code is not None else ()
+    schema, secrets = arrow_schema(request.rules, calls), secrets_of(request.rules)
     numbered = list(enumerate(request.records))
     chosen = numbered if only is None else numbered[only : only + 1]
-    fixed = secrets | {SCHEMAS: folder}
+    fixed = secrets | {SCHEMAS: folder, KIND: kind}
     rows = [_row(request, number, record) | fixed for number, record in chosen]
     table = pa.Table.from_pylist(rows, schema)
+    for name, column in code.results.items() if code is not None else ():
+        chosen_column = column if only is None else column.slice(only, 1)
+        table = table.set_column(schema.get_field_index(name), name, chosen_column)
     jvm: Any = session.sparkContext._jvm
-    kind = DataType.fromDDL(input_schema(request.rules))
+    types = DataType.fromDDL(input_schema(request.rules, calls))
     batches = _sent(jvm, table)
     java: Any = session._jsparkSession
-    return DataFrame(jvm.PythonSQLUtils.toDataFrame(batches, kind.json(), java), session)
+    return DataFrame(jvm.PythonSQLUtils.toDataFrame(batches, types.json(), java), session)
 
 
 def _sent(jvm: Any, table: Any) -> Any:
@@ -274,7 +332,6 @@ def _sent(jvm: Any, table: Any) -> Any:
 def _row(request: EvaluationRequest, number: int, record: SampledRecord) -> dict[str, Any]:
     parts = record.parts
     return {
-        KIND: RECORD,
         RULE: request.rule,
         TEXT: str(number),
         "topic": request.topic,

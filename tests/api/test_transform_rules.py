@@ -28,7 +28,7 @@ def test_rules_are_shown_as_objects_too(flow: dict[str, Any]) -> None:
     assert (first["number"], first["where"], first["value"]) == (1, "value is not null", None)
     assert second == {
         "number": 2, "topics": "a", "where": None, "key": None, "value": None, "headers": None,
-        "topic": None, "routes": [], "on_error": "stop", "provenance": False,
+        "topic": None, "routes": [], "modules": {}, "on_error": "stop", "provenance": False,
     }  # fmt: skip
 
 

@@ -71,7 +71,8 @@ def test_fields_that_are_missing_or_null_are_none() -> None:
         ('[{"topics": "a", "wehre": "true"}]', "rule 1: has the unknown field 'wehre' (did you "),
         (
             '[{"topics": "a", "x": 1}]',
-            "fields are topics, where, topic, key, value, headers, routes, provenance, on_error",
+            "fields are topics, where, topic, key, value, headers, routes, modules, provenance, "
+            "on_error",
         ),
         ('[{"topics": "a", "": 1}]', "rule 1: has the unknown field ''"),
         ('[{"topics": "a", "topics": "b"}]', "rule 1, topics: occurs twice"),

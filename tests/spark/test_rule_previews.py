@@ -6,6 +6,7 @@ import hmac
 import itertools
 import json
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -35,10 +36,12 @@ ROWS = (
 CITY = "parse_json(cast(value as string)):city::string"
 
 
-def ask(lab: Lab, *given: TransformRule, rule: int = 0) -> EvaluationResponse:
+def ask(
+    lab: Lab, *given: TransformRule, rule: int = 0, rows: Sequence[RecordParts] = ROWS
+) -> EvaluationResponse:
     records = tuple(
         SampledRecord(3, 10 + number, 1_700_000_000_123, number == 1, parts)
-        for number, parts in enumerate(ROWS)
+        for number, parts in enumerate(rows)
     )
     preview = next(_numbers)
     request = EvaluationRequest(topic="customers", rules=given, rule=rule, records=records)

@@ -66,6 +66,7 @@ class DelayedRules:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         self.missing_ids: set[int] = set()
+        self.refused: dict[int, str] = {}
 
     def close(self) -> None:
         self._asked.put(None)

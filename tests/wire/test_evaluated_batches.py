@@ -13,7 +13,7 @@ from spark_runner.engine.model.stop_reason import StopReason
 from spark_runner.engine.model.target_settings import TopicSettings
 from spark_runner.engine.target.batch_preparation import is_intact
 from spark_runner.engine.transforms.dead_letters import DeadLetters
-from spark_runner.engine.transforms.evaluation import EvaluatedRows, Row, Transforms
+from spark_runner.engine.transforms.evaluation import EvaluatedRows, Halt, Row, Transforms
 from spark_runner.kafka_protocol.records import Record, decode_batch, encode_batch, read_header
 from spark_runner.native.crc32c import address_of
 
@@ -29,6 +29,9 @@ class Evaluator:
     def __init__(self) -> None:
         self._rows: list[Sequence[Row]] = []
         self.missing_ids: set[int] = set()
+        self.refused: dict[int, str] = {}
+        self.reason = ""
+        self.halt: Halt | None = None
 
     def send(self, rule: int, topic: str, partition: int, rows: Sequence[Row]) -> None:
         self._rows.append(rows)
@@ -42,6 +45,8 @@ class Evaluator:
                 None,
                 None,
                 None,
+                reasons={FAILS - 10: self.reason} if self.reason else {},
+                halt=self.halt,
             )
             for rows in found
         ]
@@ -59,9 +64,15 @@ class World:
         most_bytes: int = 0,
         records: Sequence[Record] = RECORDS,
         missing: frozenset[int] = frozenset(),
+        reason: str = "",
+        halt: Halt | None = None,
+        refused: str = "",
     ) -> None:
         self.records = records
         evaluator = Evaluator()
+        evaluator.reason, evaluator.halt = reason, halt
+        if refused:
+            evaluator.refused[0] = refused
         evaluator.missing_ids |= missing
         letters = TopicSettings(most_bytes=most_bytes)
         self.topic = Partition("letters", 0, "letters", is_internal=True, settings=letters)
@@ -167,3 +178,35 @@ def test_a_record_waits_for_a_schema_that_the_target_does_not_have() -> None:
     # Another id fails as on_error says.
     world = World(rule, records=framed, missing=frozenset({8}))
     assert (world.stops, len(world.kept())) == ([], 3)
+
+
+def test_the_reason_of_user_code_is_in_the_stop_and_in_the_dead_letter() -> None:
+    reason = "texts.shout raised ValueError"
+    world = World(TransformRule(topics="t", value="value"), reason=reason)
+    [stop] = world.stops
+    assert (stop.code, stop.offset) == ("transform_failed", FAILS)
+    assert f"the value expression of rule 1 failed: {reason}; correct the module" in stop.reason
+    assert "t-3 offset 12" in stop.reason
+    rule = TransformRule(topics="t", value="value", on_error="dead_letter")
+    [letter] = World(rule, reason=reason).write(14)
+    text = dict(letter.headers)[b"understudy.error.reason"] or b""
+    assert text.decode() == f"The value expression of rule 1 (t) failed: value. {reason}"
+
+
+def test_records_that_user_code_was_not_called_for_wait_without_a_gap() -> None:
+    rule = TransformRule(topics="t", value="value", on_error="dead_letter")
+    for number, kept, letters in ((0, [], 0), (2, [10, 11], 0), (3, [10, 11], 1)):
+        world = World(rule, halt=Halt(number, "user_code_interrupted", "it took too long."))
+        [stop] = world.stops
+        assert (stop.code, stop.offset, stop.gap) == ("user_code_interrupted", 10 + number, None)
+        assert stop.state == "faulted"
+        assert "it took too long. The partition stops there" in stop.reason
+        assert [row.offset for row in world.kept()] == kept
+        assert len(world.write(10 + number)) == letters
+
+
+def test_a_rule_whose_module_is_refused_stops_before_the_first_record_without_a_gap() -> None:
+    world = World(TransformRule(topics="t", value="value"), refused="texts.py has another SHA-256.")
+    [stop] = world.stops
+    assert (stop.code, stop.offset, stop.gap) == ("module_refused", 10, None)
+    assert "texts.py has another SHA-256. The partition stops there" in stop.reason

@@ -314,6 +314,9 @@ class TransformRuleSerializer(StrictSerializer):
     routes = serializers.ListField(
         child=serializers.CharField(), help_text="Further topics on the target for its records."
     )
+    modules = serializers.DictField(
+        child=serializers.CharField(), help_text="The SHA-256 of each module of user code, by name."
+    )
     provenance = serializers.BooleanField(
         help_text="Whether headers with the origin of each record are added."
     )

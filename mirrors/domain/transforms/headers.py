@@ -41,11 +41,18 @@ def provenance_headers(
     ]
 
 
-def error_headers(flow: str, number: int, rule: TransformRule, field: str) -> list[AddedHeader]:
-    """Why a record is in the dead-letter topic: the field of the rule that failed for it."""
+def error_headers(
+    flow: str, number: int, rule: TransformRule, field: str, why: str = ""
+) -> list[AddedHeader]:
+    """Why a record is in the dead-letter topic: the field of the rule that failed for it.
+
+    `why`: the reason of user code.
+    """
     text = rule.expressions.get(field, "")
     cut = f"{text[:_LONGEST_TEXT]}…" if len(text) > _LONGEST_TEXT else text
     reason = f"The {field} expression of rule {number} ({rule.topics}) failed: {cut}"
+    if why:
+        reason += f". {why}"
     return [
         (ERROR_FLOW, flow.encode()),
         (ERROR_RULE, str(number).encode()),

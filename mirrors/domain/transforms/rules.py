@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Literal, get_args
 
 from mirrors.domain.patterns.matcher import NamePatterns
+from mirrors.domain.transforms.modules import Module, modules_in
 
 # The property of a flow.
 TRANSFORMS: Final = "transforms"
@@ -32,7 +33,7 @@ EXPRESSION_FIELDS: Final = ("where", "topic", "key", "value", "headers")
 LONGEST_EXPRESSION: Final = 10_000
 MOST_RULES: Final = 100
 MOST_ROUTES: Final = 20
-_FIELDS = ("topics", *EXPRESSION_FIELDS, "routes", "provenance", "on_error")
+_FIELDS = ("topics", *EXPRESSION_FIELDS, "routes", "modules", "provenance", "on_error")
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -61,6 +62,7 @@ class TransformRule:
     - None leaves records or that part unchanged.
     - `provenance`: headers with the origin of a record are added (`headers.provenance_headers`).
     - `on_error`: what happens to a record for which an expression fails.
+    - `modules`: the user code that its expressions call.
     """
 
     topics: str
@@ -72,6 +74,7 @@ class TransformRule:
     routes: tuple[str, ...] = ()
     provenance: bool = False
     on_error: ErrorAction = "stop"
+    modules: tuple[Module, ...] = ()
 
     @property
     def expressions(self) -> dict[str, str]:
@@ -128,7 +131,9 @@ def format_rules(rules: Sequence[TransformRule], *, indent: int | None = None) -
 
 def _choices(rule: TransformRule) -> dict[str, Any]:
     """The fields of a rule that differ from their defaults, without its expressions."""
-    routes = {"routes": list(rule.routes)} if rule.routes else {}
+    routes: dict[str, Any] = {"routes": list(rule.routes)} if rule.routes else {}
+    if rule.modules:
+        routes["modules"] = dict(rule.modules)
     provenance = {"provenance": True} if rule.provenance else {}
     return routes | provenance | ({} if rule.on_error == "stop" else {"on_error": rule.on_error})
 
@@ -163,6 +168,7 @@ def effect_of(topic: str, rules: Sequence[TransformRule]) -> str:
     acts += [f"changes {' and '.join(changed)}"] if changed else []
     acts += ["adds headers with the origin"] if rule.provenance else []
     acts += [f"routes records to {', '.join(rule.routes)}"] if rule.routes else []
+    acts += [f"runs {module}" for module in rule.modules]
     if not acts:
         return f"is copied unchanged: {named} exempts it"
     *first, last = acts
@@ -213,9 +219,9 @@ def is_same_rule(topic: str, one: Sequence[TransformRule], two: Sequence[Transfo
     """Return whether both lists do the same to the records of a source topic."""
     rules = (rule_for(topic, rules) for rules in (one, two))
     effects = [
-        ({}, (), False)
+        ({}, (), False, ())
         if rule is None
-        else (rule.expressions, tuple(sorted(rule.routes)), rule.provenance)
+        else (rule.expressions, tuple(sorted(rule.routes)), rule.provenance, rule.modules)
         for rule in rules
     ]
     return effects[0] == effects[1]
@@ -274,6 +280,7 @@ def _rule(element: Any, number: int) -> TransformRule:
         routes=_routes(fields.get("routes"), "topic" in texts, number),
         provenance=bool(provenance),
         on_error=on_error,
+        modules=_modules(fields.get("modules"), number),
         **texts,
     )
 
@@ -340,6 +347,15 @@ def _routes(names: Any, has_topic: bool, number: int) -> tuple[str, ...]:
         problem = f"has {len(names)} topics; the limit is {MOST_ROUTES}"
         raise InvalidRule(problem, number=number, field="routes")
     return tuple(names)
+
+
+def _modules(raw: Any, number: int) -> tuple[Module, ...]:
+    if raw is None:
+        return ()
+    try:
+        return modules_in(raw)
+    except ValueError as error:
+        raise InvalidRule(str(error), number=number, field="modules") from None
 
 
 def _expression(text: Any, number: int, field: str) -> str:

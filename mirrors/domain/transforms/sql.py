@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from sqlglot import exp
@@ -24,6 +24,7 @@ from mirrors.domain.transforms.functions import (
     family_of,
     field_names,
 )
+from mirrors.domain.transforms.modules import ModuleCall, is_module_name
 from mirrors.domain.transforms.preview import PathUse
 from mirrors.domain.transforms.rules import InvalidRule, TransformRule
 
@@ -61,14 +62,23 @@ def rule_problems(rules: Sequence[TransformRule]) -> list[InvalidRule]:
     """Return the first problem of each expression, empty if all can be used."""
     found = []
     for number, rule in enumerate(rules, 1):
+        named = [module.name for module in rule.modules]
+        problems = []
         for field, text in rule.expressions.items():
-            if (problem := expression_problem(field, text)) is not None:
-                found.append(InvalidRule(problem, number=number, field=field))
+            if (problem := expression_problem(field, text, named)) is not None:
+                problems.append(InvalidRule(problem, number=number, field=field))
+        if not problems and (unused := {*named} - {one.module for one in module_calls([rule])}):
+            problem = f"names {', '.join(sorted(unused))}, which no expression calls"
+            problems.append(InvalidRule(problem, number=number, field="modules"))
+        found += problems
     return found
 
 
-def expression_problem(field: str, text: str) -> str | None:
-    """Return why an expression cannot be used, as a clause; None if it can be."""
+def expression_problem(field: str, text: str, modules: Collection[str] = ()) -> str | None:
+    """Return why an expression cannot be used, as a clause; None if it can be.
+
+    `modules`: those whose functions it may call.
+    """
     try:
         tokens = _tokens(text)
         _check_between(tokens, text)
@@ -77,6 +87,7 @@ def expression_problem(field: str, text: str) -> str | None:
         _check_counts(tokens)
         tree = _tree(tokens, text)
         _check_shape(tree)
+        _check_modules(tree, tokens, modules)
         for column in tree.find_all(exp.Column):
             _check_column(column)
         for literal in tree.find_all(exp.Literal):
@@ -103,6 +114,27 @@ def secret_references(rules: Sequence[TransformRule]) -> list[tuple[int, str, st
         for at, kind in enumerate(helper.arguments)
         if kind == "secret"
     ]
+
+
+def module_calls(rules: Sequence[TransformRule]) -> list[ModuleCall]:
+    """Return each call of a function of a module, in order; none of a text that is no expression.
+
+    A call that `rule_problems` refuses may be missing.
+    """
+    found = []
+    for number, rule in enumerate(rules, 1):
+        for field, text in rule.expressions.items():
+            try:
+                tree = _tree(_tokens(text), text)
+            except (_Problem, RecursionError):
+                continue
+            found += [
+                ModuleCall(number, field, dot.this.name, name.name, len(name.expressions))
+                for dot in tree.find_all(exp.Dot, bfs=False)
+                if isinstance(dot.this, exp.Identifier)
+                and isinstance(name := dot.expression, exp.Anonymous)
+            ]
+    return found
 
 
 def path_uses(rule: TransformRule) -> list[PathUse]:
@@ -264,12 +296,47 @@ def _calls(tokens: list[Token]) -> Iterator[tuple[Token, str]]:
         opens = after is not None and after.token_type == TokenType.L_PAREN
         follows = None if before is None else before.token_type
         if opens and follows == TokenType.DOT:
-            raise _Problem(f"must call {token.text[:60]} without a name before it ({_at(token)})")
+            # `_check_modules` checks it in the tree.
+            continue
         quantifies = follows in _LIKE and name in ("any", "some", "all")
         if (opens and name not in GRAMMAR and not quantifies) or (
             not opens and name in _BARE and follows != TokenType.DOT
         ):
             yield token, name
+
+
+def _check_modules(tree: exp.Expr, tokens: list[Token], modules: Collection[str]) -> None:
+    """Refuse all calls with a name before the function, except those of these modules."""
+    named = [
+        token
+        for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False)
+        if before.token_type == TokenType.DOT and after.token_type == TokenType.L_PAREN
+    ]
+    calls = [dot for dot in tree.find_all(exp.Dot) if isinstance(dot.expression, exp.Func)]
+    for token in named if len(named) != len(calls) else ():
+        raise _Problem(f"must call {token.text[:60]} without a name before it ({_at(token)})")
+    for call in calls:
+        function, module = call.expression, call.this
+        if not isinstance(function, exp.Anonymous) or not isinstance(module, exp.Identifier):
+            name = function.name if isinstance(function, exp.Anonymous) else function.sql_name()
+            raise _Problem(f"must call {name.lower()[:60]} without a name before it")
+        name = f"{module.name}.{function.name}"[:80]
+        if module.name not in modules or not is_module_name(module.name):
+            raise _Problem(
+                f"calls {name}, but the rule names no module {module.name[:50]} with the SHA-256 "
+                "of its file in modules"
+            )
+        if call.find_ancestor(exp.Lambda):
+            raise _Problem(f"must not call {name} for the elements of a list; give it the list")
+        if any(isinstance(one.expression, exp.Func) for one in function.find_all(exp.Dot)):
+            raise _Problem(
+                f"must give {name} no result of another function of a module: call that one in "
+                "the function"
+            )
+        if not function.expressions or isinstance(function.expressions[0], exp.Distinct):
+            raise _Problem(f"must give {name} an argument")
+        if any(isinstance(one, exp.Kwarg | exp.PropertyEQ) for one in function.expressions):
+            raise _Problem(f"must give {name} its arguments without names")
 
 
 def _check_function(token: Token, name: str, tokens: list[Token]) -> None:

@@ -28,6 +28,7 @@ from mirrors.models.flows import DesiredState, record_edit
 from mirrors.services.access.approvals import check_not_loosened, has_own_rule
 from mirrors.services.errors import Conflict
 from mirrors.services.flows.renames import check_label_topics, check_renamed_topics
+from mirrors.services.flows.user_code import check_user_code, code_sentence, with_digests
 from mirrors.services.hooks import check_hook_keys
 from mirrors.services.runners.settings import check_not_retired, ensure_default_runner
 
@@ -144,7 +145,8 @@ def create_flow(
     """A new flow. Raises one sentence per setting that cannot work or would do harm."""
     with transaction.atomic():
         lock_pairs()
-        spec, warnings = validate_settings(source, target, properties, backup=backup)
+        spec, warnings = validate_settings(source, target, with_digests(properties), backup=backup)
+        check_user_code((), spec.settings.transforms)
         check_hook_keys({}, spec.properties)
         check_not_retired(runner)
         flow = Flow.objects.create(
@@ -156,7 +158,8 @@ def create_flow(
             reason="" if desired_state == DesiredState.STOPPED else "Waiting for the reconciler.",
             warnings=warnings,
         )
-        record(flow, field="desired_state", before="", who=who, why="Created.")
+        words = f"Created. {code_sentence((), spec.settings.transforms)}".strip()
+        record(flow, field="desired_state", before="", who=who, why=words)
         record_edit(flow, initial_changes(spec.properties), who=who)
         # People who see one direction see the other, since a failback uses both.
         opposite = FlowLabel.objects.filter(flow__source=target, flow__target=source)
@@ -169,8 +172,9 @@ def preview_update(
     *, flow: Flow, properties: Mapping[str, str] | None = None, runner: Runner | None = None
 ) -> EditPreview:
     """What `update_flow` with the same arguments would do; raises the same errors."""
-    after = dict(flow.properties if properties is None else properties)
+    after = with_digests(flow.properties if properties is None else properties)
     spec, warnings = validate_settings(flow.source, flow.target, after, itself=flow)
+    check_user_code(flow.spec.settings.transforms, spec.settings.transforms)
     check_not_retired(runner)
     warnings += _renames(flow, spec)
     check_hook_keys(flow.properties, spec.properties)
@@ -203,8 +207,10 @@ def update_flow(
     with transaction.atomic():
         lock_pairs()
         locked = lock_flow(flow)
-        after = dict(locked.properties if properties is None else properties)
+        after = with_digests(locked.properties if properties is None else properties)
         spec, warnings = validate_settings(locked.source, locked.target, after, itself=locked)
+        rules = locked.spec.settings.transforms
+        check_user_code(rules, spec.settings.transforms)
         check_not_retired(runner)
         check_hook_keys(locked.properties, spec.properties)
         check_not_loosened(locked, spec.settings.failover_second_person)
@@ -218,7 +224,9 @@ def update_flow(
         forgive_failures(locked)
         locked.save(update_fields=["properties", "warnings", "runner", "generation"])
         record_edit(locked, changes, who=who)
-        note(locked, what="edited", who=who, why=changes_sentence(changes))
+        code = code_sentence(rules, spec.settings.transforms)
+        words = f"{changes_sentence(changes)}{'. ' if code else ''}{code}"
+        note(locked, what="edited", who=who, why=words)
     return locked
 
 

@@ -50,6 +50,7 @@ from mirrors.kafka.reading.newest import NewestRecords, read_newest
 from mirrors.models import Flow, RulePreview
 from mirrors.services.errors import Conflict
 from mirrors.services.flows.settings import check_secrets_of_rules
+from mirrors.services.flows.user_code import check_user_code, with_digests
 from mirrors.services.process_liveness import is_served
 from mirrors.services.run_lifecycle import send_on_commit, unexpected_error_text
 from mirrors.services.runners.processes import directory_of
@@ -73,6 +74,7 @@ def request_preview(
     if not 1 <= count <= MOST_RECORDS:
         raise InvalidSettings({"count": [f"It must be between 1 and {MOST_RECORDS}."]})
     text = flow.properties.get(TRANSFORMS, "") if rules is None else rule_texts.in_one_line(rules)
+    text = with_digests({TRANSFORMS: text})[TRANSFORMS]
     spec = FlowSpec.build(
         source=flow.source.spec,
         target=flow.target.spec,
@@ -84,6 +86,7 @@ def request_preview(
     check_expressions(spec)
     check_routes(spec)
     check_secrets_of_rules(spec, flow.properties)
+    check_user_code(flow.spec.settings.transforms, spec.settings.transforms)
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     # The right on a flow is no right to read other topics of its source.
     verdict = TopicSelection(spec.settings, policy).decide(topic)

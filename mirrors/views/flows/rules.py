@@ -66,6 +66,7 @@ def rules_with_topics(flow: Flow) -> list[dict[str, Any]]:
                 [
                     *(f"{at} = {text}" for at, text in rule.expressions.items() if at != "where"),
                     *(["headers with the origin"] if rule.provenance else []),
+                    *(f"user code {module}" for module in rule.modules),
                 ]
             ),
             "on_error": rule.on_error.replace("_", " ") if rule.expressions else "",

@@ -60,8 +60,9 @@ class DeadLetters:
         fields: RecordFields,
         rule: TransformRule,
         failed: str,
+        why: str = "",
     ) -> int:
-        """Add a record for which the field `failed` of its rule failed.
+        """Add a record for which the field `failed` of its rule failed; `why`: that of user code.
 
         Returns 0, or the size of its batch if the dead-letter topic does not accept it.
         """
@@ -72,7 +73,7 @@ class DeadLetters:
             piece.offset,
             wrapped(piece.timestamp),
         )
-        added += error_headers(self._flow, partition.rule + 1, rule, failed)
+        added += error_headers(self._flow, partition.rule + 1, rule, failed, why)
         body = fields.with_added(added)
         size = HEADER_SIZE + _RECORD_OVERHEAD + len(body)
         if 0 < self.topic.settings.most_bytes < size:

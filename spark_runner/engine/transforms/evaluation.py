@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from mirrors.domain.gaps.lost_ranges import uncopyable
@@ -47,9 +48,19 @@ _BATCH_BYTES: Final = 512 << 10
 # A zero byte and the id of a schema.
 _SCHEMA_PREFIX: Final = 5
 SCHEMA_MISSING: Final = "schema_missing"
+MODULE_REFUSED: Final = "module_refused"
+USER_CODE_INTERRUPTED: Final = "user_code_interrupted"
 
 Row = tuple[RecordBytes, RecordFields, int]
 """A record, its parts, and 1 if its timestamp is that of the broker (LogAppendTime)."""
+
+
+class Halt(NamedTuple):
+    """User code was not called from the record with this number on. `reason` is a clause."""
+
+    number: int
+    code: str
+    reason: str
 
 
 class EvaluatedRows(NamedTuple):
@@ -59,6 +70,8 @@ class EvaluatedRows(NamedTuple):
     - `keys`, `values`, `headers`: None where the rule does not change them. Only the values of
       records that are kept count.
     - `topics`: the target topic of each record, None for that of the policy.
+    - `reasons`: why user code failed, by the record's number. `interrupted`: numbers of records for
+      which it took too long or ended its process.
     """
 
     kept: list[bool]
@@ -67,16 +80,21 @@ class EvaluatedRows(NamedTuple):
     values: list[bytes | None] | None
     headers: list[list[Header]] | None
     topics: list[str | None] | None = None
+    reasons: Mapping[int, str] = MappingProxyType({})
+    interrupted: Collection[int] = ()
+    halt: Halt | None = None
 
 
 class Evaluator(Protocol):
     """Evaluates rules outside of this thread. Answers come in the order of the requests.
 
-    `missing_ids`: ids of schemas that the target's registry did not have. A failed record with
-    such an id waits.
+    - `missing_ids`: ids of schemas that the target's registry did not have. A failed record with
+      such an id waits.
+    - `refused`: why the user code of a rule cannot be used here, by its index. Its partitions stop.
     """
 
     missing_ids: set[int]
+    refused: dict[int, str]
 
     def send(self, rule: int, topic: str, partition: int, rows: Sequence[Row]) -> None:
         """Evaluate the rule with this index. Never blocks."""
@@ -136,6 +154,9 @@ class Transforms:
 
     def request(self, partition: Partition) -> None:
         """Send what the rules have not seen, as far as the limits allow."""
+        if (why := self._evaluator.refused.get(partition.rule)) is not None:
+            self._refuse_code(partition, why)
+            return
         if partition.routes and is_full(partition):
             self._full[partition] = None
             return
@@ -151,6 +172,12 @@ class Transforms:
             self._open_records += len(request.rows)
             waiting += 1
             self._evaluator.send(partition.rule, partition.topic, partition.partition, request.rows)
+
+    def _refuse_code(self, partition: Partition, why: str) -> None:
+        waiting = next((batch for batch in partition.queue if not batch.is_evaluated), None)
+        if waiting is not None:
+            halt = Halt(0, MODULE_REFUSED, why)
+            self._stop_at(partition, _halted(partition, waiting.first, halt))
 
     def receive(self) -> None:
         """Apply the answers that have arrived."""
@@ -271,20 +298,23 @@ class Transforms:
             if name is not None and answer.kept[number] and name not in rule.routes:
                 answer.failed.setdefault(number, "topic")
         refused = _refused(partition, request.rows)
+        halt = answer.halt
         for number in sorted(answer.failed):
-            if 0 <= refused <= number:
+            if 0 <= refused <= number or (halt is not None and halt.number <= number):
                 break
             piece, fields, _ = request.rows[number]
-            field = answer.failed[number]
+            field, why = answer.failed[number], answer.reasons.get(number, "")
             if (schema_id := self._missing_id(fields)) is not None:
                 return number, _waits_for_schema(partition, piece.offset, schema_id)
             if rule.on_error != "dead_letter" or self._dead_letters is None:
-                return number, _failed(partition, piece.offset, field)
-            size = self._dead_letters.add(partition, piece, fields, rule, field)
+                return number, _failed(partition, piece.offset, field, why)
+            size = self._dead_letters.add(partition, piece, fields, rule, field, why)
             if size:
                 topic = self._dead_letters.topic
                 return number, _large_dead_letter(partition, piece.offset, field, size, topic)
             answer.kept[number] = False
+        if halt is not None and not 0 <= refused <= halt.number:
+            return halt.number, _halted(partition, request.rows[halt.number][0].offset, halt)
         return refused, partition.refusal if refused >= 0 else None
 
     def _missing_id(self, fields: RecordFields) -> int | None:
@@ -395,12 +425,20 @@ def _refused(partition: Partition, rows: Sequence[Row]) -> int:
     return -1
 
 
-def _failed(partition: Partition, offset: int, field: str) -> StopReason:
-    why = (
-        f"the {field} expression of rule {partition.rule + 1} failed; correct the rule, or skip "
-        "the record (a preview shows Spark's message)"
-    )
+def _failed(partition: Partition, offset: int, field: str, reason: str) -> StopReason:
+    """`reason`: that of user code, or empty."""
+    why = f"the {field} expression of rule {partition.rule + 1} failed"
+    if reason:
+        why += f": {reason}; correct the module, or skip the record"
+    else:
+        why += "; correct the rule, or skip the record (a preview shows Spark's message)"
     return _stop(partition, offset, "transform_failed", why)
+
+
+def _halted(partition: Partition, offset: int, halt: Halt) -> StopReason:
+    """Without a gap, since nobody has to decide: the partition is retried with backoff."""
+    sentence = not_replicated(partition.name, offset, halt.reason.rstrip("."))
+    return StopReason("faulted", halt.code, sentence, offset)
 
 
 def _waits_for_schema(partition: Partition, offset: int, schema_id: int) -> StopReason:
