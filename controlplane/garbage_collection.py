@@ -14,17 +14,25 @@ THRESHOLDS = (50_000, 20, 10)
 
 
 def collect_less_often() -> None:
-    """Exclude the objects of start-up from collections, and begin them later."""
-    gc.collect()
-    gc.freeze()
+    """Exclude the objects of start-up from collections, and begin them later.
+
+    For workers, which start again after some tasks. A scrape of the web leaves many cycles: there
+    memory would grow.
+    """
+    _freeze()
     gc.set_threshold(*THRESHOLDS)
 
 
 def freeze() -> None:
-    """`collect_less_often` with every view loaded.
+    """Load every view, then freeze all objects.
 
     A full collection visits all live objects. Without `gc.freeze` it takes 200 ms, during which
     the current request waits.
     """
     import_module(settings.ROOT_URLCONF)
-    collect_less_often()
+    _freeze()
+
+
+def _freeze() -> None:
+    gc.collect()
+    gc.freeze()
