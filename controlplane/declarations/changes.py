@@ -221,7 +221,7 @@ def _send(request: Request, kind: Kind, document: Document, options: Options) ->
         name
         for name in differ
         if applied
-        and not made
+        and not is_new
         and name in applied.spec
         and applied.spec[name] != _plain(before.get(name))
     ]
