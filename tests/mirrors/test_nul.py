@@ -88,6 +88,7 @@ def test_what_a_webhook_answers_is_logged_and_not_shown(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     receiver.answers = [(404, {}), (404, {})]
+    receiver.body = b"no\0such hook"
     channel = Channel.objects.create(name="hook", kind="webhook", target=receiver.url)
     now = timezone.now()
     delivery = actions.request_test(channel=channel, now=now)
