@@ -18,10 +18,10 @@ from mirrors.domain.schemas.registry import URL
 from mirrors.domain.transforms.rules import TRANSFORMS, TransformRule, format_rules
 from tests.schemas.apicurio import register
 from tests.schemas.fake_registry import FakeRegistry
-from tests.spark.conftest import lab, one_lab, runner_env
+from tests.spark.conftest import functions, lab, one_lab, runner_env
 from tests.spark.lab import Flow, Lab, partition_row, position
 
-__all__ = ["lab", "one_lab", "runner_env"]
+__all__ = ["functions", "lab", "one_lab", "runner_env"]
 pytestmark = pytest.mark.timeout(500)
 
 REGIONS = ("EU", "US", "ASIA")

@@ -12,10 +12,10 @@ from mirrors.domain.transforms.rules import TransformRule
 from tests.schemas.apicurio import register
 from tests.schemas.protoc import messages
 from tests.schemas.test_replicated_avro import flow_with
-from tests.spark.conftest import lab, one_lab, runner_env
+from tests.spark.conftest import functions, lab, one_lab, runner_env
 from tests.spark.lab import Lab, partition_row
 
-__all__ = ["lab", "one_lab", "runner_env"]
+__all__ = ["functions", "lab", "one_lab", "runner_env"]
 pytestmark = pytest.mark.timeout(500)
 
 ADDRESS = """syntax = "proto3"; package shop;
