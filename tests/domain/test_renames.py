@@ -149,7 +149,8 @@ def test_the_set_of_remote_topics_contains_every_name_that_a_topic_gets(
         return
     found = FlowNames(spec, policy, "w", "e").remote_topics()
     remote = policy.remote_topic(name)
-    assert example(both(found, text(remote))) == remote
+    # The plan refuses an empty name, and `example` has at least one letter.
+    assert example(both(found, text(remote))) == (remote or None)
 
 
 def point(name: str, remote: str) -> Divergence:

@@ -53,7 +53,9 @@ def session(tmp_path_factory: pytest.TempPathFactory, functions: Path) -> Iterat
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FUNCTIONS_DIR, str(functions))
         patch.setenv("PYSPARK_PYTHON", sys.executable)
-        spark = builder("local[1]").getOrCreate()
+        # Another module may have started the process's Java, without the variable.
+        variable = f"spark.executorEnv.{FUNCTIONS_DIR}"
+        spark = builder("local[1]").config(variable, str(functions)).getOrCreate()
         yield plan.open_session(spark.sparkContext, tmp_path_factory.mktemp("jars"))
         spark.stop()
 
