@@ -53,7 +53,9 @@ def flow_facts(now: datetime) -> Iterator[tuple[Any, FlowFacts]]:
     reports = {report.flow_id: report for report in newest_reports()}
     beats = {row.flow_id: row for row in HeartbeatState.objects.all()}
     seen = {row.flow_id: row for row in FlowOutlook.objects.defer("tracks", "held")}
-    rows = with_schemas(flows_with_lag())
+    # Thousands of flows have a few clusters: each is read once, not joined to every flow.
+    rows = flows_with_lag().select_related(None).select_related("account")
+    rows = with_schemas(rows).prefetch_related("source", "target", "runner")
     flows = list(rows.annotate(checkpoint_at=_last_checkpoints()))
     letters = dead_letters_by_flow()
     windows, verified = _windows(flows, now), verified_since()

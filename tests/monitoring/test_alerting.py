@@ -99,9 +99,10 @@ def test_two_evaluations_at_once_open_and_tell_one_alert(flow: Flow, channel: Ch
     alert.state, alert.told_at = "pending", None
     now = START + timedelta(seconds=20)
     subject = (alert.subject, alert.subject_name, flow)
-    reading = next(iter(evaluation._readings([stale], now)))[2]
+    condition = stale.condition
+    reading = next(iter(evaluation._readings([stale], {stale.pk: condition}, now)))[2]
     assert evaluation._open(stale, subject, reading, START) is not None
-    evaluation._step(stale, subject, alert, reading, [], now)
+    evaluation._step(stale, condition, subject, alert, reading, [], now)
     assert Alert.objects.count() == 1
     assert Delivery.objects.count() == 1
 
@@ -187,7 +188,8 @@ def test_sentences_of_many_alerts_that_change_at_once_are_written_at_once(flow: 
     for seconds in (0, 10, 20, 30):
         cost(seconds)
     before = set(Alert.objects.values_list("sentence", flat=True))
-    assert cost(40) < 20
+    # Ten changes need no more statements than none.
+    assert cost(40) == cost(40) + 1
     after = set(Alert.objects.values_list("sentence", flat=True))
     assert Alert.objects.filter(state="firing").count() == 10
     assert not before & after
