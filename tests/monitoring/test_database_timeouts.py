@@ -5,6 +5,7 @@ As `make run-web` serves them: two processes, forked from one that has loaded al
 
 from __future__ import annotations
 
+import contextlib
 import http.cookiejar
 import os
 import re
@@ -108,7 +109,9 @@ class Web:
         postmaster = psutil.Process(self.server.process.pid)
         # A backend is the leader of a group of its own.
         for process in (postmaster, *postmaster.children(recursive=True)):
-            process.send_signal(number)
+            # The server continues child by child, and ends some of them meanwhile.
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
 
 
 @pytest.fixture(scope="module")
