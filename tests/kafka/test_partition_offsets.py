@@ -17,6 +17,7 @@ from mirrors.kafka.admin.partition_offsets import PER_REQUEST, PartitionOffsets
 from mirrors.kafka.connection.cluster_requests import ClusterRequests
 from mirrors.kafka.protocol.list_offsets import LATEST, READ_UNCOMMITTED
 from mirrors.kafka.protocol.metadata import Leader
+from mirrors.kafka.protocol.packed_offsets import PackedListOffsets, PackedOffsets
 
 MakeTopic = Callable[..., str]
 
@@ -78,7 +79,7 @@ def test_after_close_it_may_be_used_again(offsets: PartitionOffsets, topic: Make
 
 
 @pytest.fixture
-def three(request: pytest.FixtureRequest) -> Iterator[tuple[ClusterSpec, Stub]]:
+def three() -> Iterator[tuple[ClusterSpec, Stub]]:
     """Three brokers in a thread that lead 30,000 partitions of one topic in turn."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
@@ -121,3 +122,34 @@ def test_a_request_names_a_bounded_number_of_partitions(three: tuple[ClusterSpec
     offsets.close()
     assert len(found.done) == 30_000
     assert stub._requests["ListOffsets"] == 3 * -(-10_000 // PER_REQUEST)
+
+
+def test_a_partition_that_a_response_lacks_has_an_error(
+    three: tuple[ClusterSpec, Stub], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decode = PackedListOffsets.decode
+
+    def shortened(self: PackedListOffsets, version: int, frame: memoryview) -> PackedOffsets:
+        whole = decode(self, version, frame)
+        topics = {name: [row for row in rows if row[0] != 4] for name, rows in whole.topics.items()}
+        return PackedOffsets(whole.throttle_time_ms, topics)
+
+    monkeypatch.setattr(PackedListOffsets, "decode", shortened)
+    offsets = PartitionOffsets(three[0], client_id="offsets")
+    every = [("wide", number) for number in range(9)]
+    found = offsets.read(every, LATEST, READ_UNCOMMITTED, deadline_s=15)
+    offsets.close()
+    assert set(found.done) == {tp for tp in every if tp[1] != 4}
+    assert "cannot list offsets of wide-4: the response" in found.failed["wide", 4].message
+
+
+def test_a_call_that_waits_for_another_one_keeps_its_deadline(
+    three: tuple[ClusterSpec, Stub],
+) -> None:
+    offsets = PartitionOffsets(three[0], client_id="offsets")
+    began = time.monotonic()
+    with offsets._lock:
+        found = offsets.read([("wide", 0)], LATEST, READ_UNCOMMITTED, deadline_s=0.5)
+    assert time.monotonic() - began < 5
+    assert found.failed["wide", 0].code == "timeout"
+    assert not found.done

@@ -22,6 +22,7 @@ from mirrors.kafka.error_table import error_of_number
 from mirrors.kafka.protocol.addresses import ADDRESS_HISTORY
 from mirrors.kafka.protocol.metadata import Leader, views
 from mirrors.kafka.protocol.packed_offsets import VERSION, PackedListOffsets
+from mirrors.kafka.quotas import timeout_error
 
 # More in one request would keep a broker busy for longer than others should wait.
 PER_REQUEST = 5_000
@@ -58,7 +59,12 @@ class PartitionOffsets:
         result: Partial[TopicPartition, int] = Partial()
         deadline = time.monotonic() + deadline_s
         waiting = list(dict.fromkeys(partitions))
-        with self._lock:
+        if not self._lock.acquire(timeout=deadline_s):
+            alias = self._spec.alias
+            busy = timeout_error(alias, f"Cluster {alias} still answers an earlier request.")
+            result.failed |= dict.fromkeys(waiting, busy)
+            return result
+        try:
             patience = min(deadline, time.monotonic() + LEADER_WAIT_S)
             pause = RETRY_S
             while waiting:
@@ -74,7 +80,9 @@ class PartitionOffsets:
                     return result
                 time.sleep(pause)
                 pause *= 2
-        return result
+            return result
+        finally:
+            self._lock.release()
 
     def _may_move(self, tp: TopicPartition, error: UnderstudyError) -> bool:
         """Whether another leader may answer soon: this one is not, does not respond, or is none."""
@@ -109,6 +117,9 @@ class PartitionOffsets:
                 named = self._named(error)
                 rest = (tp for tp in by_node[node] if tp not in result.done)
                 result.failed |= {tp: named for tp in rest if tp not in result.failed}
+        for tp in partitions:
+            if tp not in result.done and tp not in result.failed:
+                result.failed[tp] = self._unanswered(tp)
         return result
 
     def _find_leaders(
@@ -167,6 +178,13 @@ class PartitionOffsets:
         if error.message.startswith(start):
             return error
         return kind(f"{start}: cannot list offsets: {error.message}", code=error.code)
+
+    def _unanswered(self, tp: TopicPartition) -> UnderstudyError:
+        return KafkaUnavailable(
+            f"Cluster {self._spec.alias}: cannot list offsets of {tp[0]}-{tp[1]}: the response of "
+            "its leader lacks it.",
+            code="protocol",
+        )
 
     def _refused(self, tp: TopicPartition, number: int) -> UnderstudyError:
         doing = f"list offsets of {tp[0]}-{tp[1]}"
