@@ -95,6 +95,7 @@ SILENCES = ListSpec(
         *in_rest("id"),
         Column("flow.name", "Of", field="flow"),
         Column("cluster.alias", field="cluster"),
+        Column("runner.name", field="runner"),
         Column("rule.name", "Rule", field="rule"),
         Column("starts_at", "From"),
         Column("ends_at", "Until"),

@@ -49,8 +49,8 @@ def drain(
     while not row["is_drained"] and time.monotonic() < until:
         time.sleep(1)
         row = _row(found.api.get("hosts/"), name)
-    found.show_rows(_HANDOVERS, row["handovers"], f"{name} is drained: it serves no runner.")
-    if not row["is_drained"] or row["handovers"]:
+    found.show_rows(_HANDOVERS, row["handovers"], f"{name} is {_drain(row)}.")
+    if not row["is_drained"] or row["staying"]:
         raise typer.Exit(BAD_RESULT)
 
 
@@ -75,5 +75,4 @@ def _drain(row: dict[str, Any]) -> str:
         return ""
     if not row["is_drained"]:
         return f"drains since {row['draining_since']}"
-    staying = len(row["handovers"])
-    return f"drained, stays: {staying}" if staying else "drained"
+    return f"drained, stays: {row['staying']}" if row["staying"] else "drained"

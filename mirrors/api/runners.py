@@ -98,8 +98,9 @@ class HandoverSerializer(StrictSerializer):
         choices=HANDOVER_STATES,
         read_only=True,
         help_text=(
-            "moves: another host takes it over now. waits: for the runner before it. starts: it "
-            "was handed over; its process starts there and ends here. stays: no host may take it."
+            "moves: another host takes it over now. waits: for the runner before it, or its host "
+            "failed and another one takes it over. starts: it was handed over; its process starts "
+            "there and ends here. stays: no host takes it."
         ),
     )
     reason = serializers.CharField(read_only=True)
@@ -118,6 +119,9 @@ class HostSerializer(StrictSerializer):
     is_drained = serializers.BooleanField(
         read_only=True,
         help_text="Everything that can be handed over is, and has started on its new host.",
+    )
+    staying = serializers.IntegerField(
+        read_only=True, help_text="Runners that are not handed over: they still run on this host."
     )
     handovers = HandoverSerializer(many=True, read_only=True)
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.utils.cache import patch_vary_headers
 
 from mirrors.domain.account.sentences import unknown_part
 from mirrors.domain.errors import InvalidSettings, UnderstudyError
-from mirrors.domain.formatting import BEHIND_AFTER_MS, OLD_AFTER
+from mirrors.domain.formatting import BEHIND_AFTER_MS, OLD_AFTER, duration
 from mirrors.models import Cluster
 from mirrors.models.access.grants import showing
+from mirrors.services.clusters import EVERY
+
+# Several checks of a cluster were missed.
+_CHECKS_MISSING_AFTER = 5 * EVERY
 
 
 def render_page(
@@ -106,8 +111,16 @@ def curl(
 
 
 def mark_cluster(cluster: Cluster) -> Cluster:
-    """Add the state of the last contact."""
+    """Add the state of the last contact; unknown, with the reason, if nobody has checked lately."""
     seen = {None: "unknown", True: "reachable", False: "unreachable"}[cluster.reachable]
+    if cluster.reachable and cluster.checked_at is not None:
+        age = timezone.now() - cluster.checked_at
+        if age > _CHECKS_MISSING_AFTER:
+            seen = "unknown"
+            cluster.reason = (
+                f"It was last checked {duration(age / timedelta(milliseconds=1))} ago. Check that "
+                "Celery beat and a Celery worker run."
+            )
     cluster.seen = seen  # type: ignore[attr-defined]
     return cluster
 

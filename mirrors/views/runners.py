@@ -9,6 +9,7 @@ from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -32,6 +33,7 @@ from mirrors.views.page import attempt, curl, filter_of, render_page
 from mirrors.views.runner_logs import log_of_runner
 from mirrors.views.tables import clean, export, file_of, table_of
 
+_SHOWN_HANDOVERS = 30
 _EDITABLE = ("master", "slots", "host", "failover_hosts", "spark_ui", "event_log")
 
 
@@ -152,16 +154,35 @@ def move_runner(request: HttpRequest, name: str) -> HttpResponse:
     return redirect("runner", name=name)
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 @needs(Right.ADMINISTER)
 def drain_host(request: HttpRequest, name: str) -> HttpResponse:
+    """GET shows what becomes of each runner; POST drains."""
     get_object_or_404(Host, name=name)
-    attempt(
-        request,
-        lambda: hosts.drain(name=name, who=request.user.get_username()),
-        f"{name} accepts no new runner and hands its own over, one after the other.",
-    )
-    return redirect("runners")
+    if request.method == "POST":
+        attempt(
+            request,
+            lambda: hosts.drain(name=name, who=request.user.get_username()),
+            f"{name} accepts no new runner and hands its own over, one after the other.",
+        )
+        return redirect("runners")
+    found = hosts.preview_drain(name=name)
+    sentences = [f"{one.runner}: {one.reason}" for one in found[:_SHOWN_HANDOVERS]]
+    if len(found) > _SHOWN_HANDOVERS:
+        sentences.append(f"And {len(found) - _SHOWN_HANDOVERS} more runners.")
+    context = {
+        "title": f"Drain {name}",
+        "verb": f"Drain {name}",
+        "sentences": [
+            f"{name} accepts no runner from now on. Its runners move one after the other, and the "
+            "flows of one runner pause while it moves.",
+            *(sentences or [f"{name} serves no runner now."]),
+            "The drain lasts until a person ends it. Nothing moves back.",
+        ],
+        "action": request.path,
+        "back": reverse("runners"),
+    }
+    return render_page(request, "confirm.html", context, section="runners")
 
 
 @require_POST

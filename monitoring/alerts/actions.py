@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from mirrors.models.audit.transitions import note
 from mirrors.models.base import move_all
+from mirrors.services.errors import Conflict
 from monitoring.models import Alert, Channel, Delivery, DeliveryState, Silence
 
 
@@ -29,10 +30,14 @@ def acknowledge(*, alert: Alert, who: str, note: str = "") -> Alert:
 
 
 def silence_alert(*, alert: Alert, until: datetime, who: str, reason: str) -> Silence:
-    """Silence the rule for the alert's flow; without a flow, silence the rule."""
-    return add_silence(
-        flow=alert.flow, rule=alert.rule, ends_at=until, who=who, reason=reason[:500]
-    )
+    """Silence the rule for the alert's flow or runner. Raises Conflict if it is gone."""
+    about: dict[str, Any] = {"flow": alert.flow, "runner": alert.runner}
+    if not any(about.values()):
+        raise Conflict(
+            f"{alert.subject_name} was deleted, so a silence of it would cover everything else. "
+            "Plan a silence of the rule instead."
+        )
+    return add_silence(**about, rule=alert.rule, ends_at=until, who=who, reason=reason[:500])
 
 
 def add_silence(*, who: str, **facts: Any) -> Silence:

@@ -59,6 +59,7 @@ def is_silenced(alert: Alert, silences: Sequence[Silence]) -> bool:
         one.flow_id in {None, alert.flow_id}
         and one.rule_id in {None, alert.rule_id}
         and (one.cluster_id is None or one.cluster_id in _clusters_of(alert))
+        and (one.runner_id is None or alert.subject == f"runner:{one.runner_id}")
         for one in silences
     )
 

@@ -19,7 +19,7 @@ from mirrors.api.base import (
     person,
 )
 from mirrors.domain.access.rights import Right
-from mirrors.models import Cluster
+from mirrors.models import Cluster, Runner
 from mirrors.models.access.grants import demand_here
 from monitoring.alerts import actions, links
 from monitoring.lists import ALERTS, SILENCES
@@ -53,6 +53,9 @@ class SilenceSerializer(StrictModelSerializer):
     cluster = VisibleField(
         slug_field="alias", queryset=Cluster.objects.all(), allow_null=True, required=False
     )
+    runner = VisibleField(
+        slug_field="name", queryset=Runner.objects.all(), allow_null=True, required=False
+    )
     starts_at = serializers.DateTimeField(required=False)
 
     class Meta:
@@ -64,6 +67,9 @@ class SilenceSerializer(StrictModelSerializer):
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if attrs["ends_at"] <= attrs.get("starts_at", timezone.now()):
             raise serializers.ValidationError({"ends_at": ["It must be after starts_at."]})
+        if attrs.get("runner") and (attrs.get("flow") or attrs.get("cluster")):
+            words = "Give a runner, or a flow or cluster: alerts of a runner belong to no flow."
+            raise serializers.ValidationError({"runner": [words]})
         return attrs
 
 
@@ -102,12 +108,12 @@ class SilenceViewSet(
     mixins.ListModelMixin,
     viewsets.GenericViewSet[Silence],
 ):
-    """Periods without messages for a flow, for the flows of a cluster, for a rule, or for all.
+    """Periods without messages for a flow, the flows of a cluster, a runner, a rule, or for all.
 
     One that begins later is a maintenance window. DELETE ends a silence, or cancels a later one.
     """
 
-    queryset = Silence.objects.select_related("rule", "cluster").order_by("-id")
+    queryset = Silence.objects.select_related("rule", "cluster", "runner").order_by("-id")
     serializer_class = SilenceSerializer
     write_right = Right.OPERATE
     lookup_value_regex = r"\d{1,18}"

@@ -29,7 +29,8 @@ class MonthCost:
     """A month so far.
 
     - `since`: from when bytes are known; after the first of the month, `cost` is a lower bound.
-    - `forecast_bytes`, `forecast`: of the whole month at the mean rate so far.
+    - `forecast_bytes`, `forecast`: of the whole month at the mean rate so far, of a flow that
+      began this month at its mean rate since then.
     - `share`: the forecast in percent of the budget.
     """
 
@@ -62,14 +63,23 @@ def cost_of(size_bytes: int, price: Price | None) -> Decimal | None:
 
 
 def month_cost(
-    *, used: int, since: datetime | None, price: Price | None, now: datetime
+    *,
+    used: int,
+    since: datetime | None,
+    price: Price | None,
+    now: datetime,
+    began: datetime | None = None,
 ) -> MonthCost:
-    """`used`: bytes since `since`, which is None while nothing is known."""
+    """`used`: bytes since `since`, which is None while nothing is known.
+
+    `began`: when the flow began. That it sent nothing before says nothing about its rate.
+    """
     month = month_of(now)
     begun = None if since is None else max(since, month)
     expected = None
-    if begun is not None and now - begun >= LEAST_HISTORY:
-        rate = used / (now - begun).total_seconds()
+    counted = None if begun is None else max(begun, began or begun)
+    if counted is not None and now - counted >= LEAST_HISTORY:
+        rate = used / (now - counted).total_seconds()
         expected = used + round(rate * (next_month(month) - now).total_seconds())
     forecast = None if expected is None else cost_of(expected, price)
     budget = price.budget if price else None

@@ -53,24 +53,29 @@ class Pair(Protocol):
     def source_id(self) -> int: ...
     @property
     def target_id(self) -> int: ...
+    @property
+    def created_at(self) -> datetime: ...
 
 
 def costs(flows: Iterable[Pair], now: datetime) -> dict[int, MonthCost]:
     """The cost of this month by flow; a fixed number of queries."""
     now, flows = now.astimezone(UTC), list(flows)
     prices: Mapping[tuple[int, int], Price | None]
+    rows = MonthlyUsage.objects.filter(month=month_of(now).date())
     if len(flows) == 1:
         [flow] = flows
-        sent = {flow.pk: sum(usage_of(flow, now).values())}
+        sent = _sent_by_flow(rows.filter(flow=flow.pk))
         prices = {(flow.source_id, flow.target_id): price_of(flow)}
     else:
-        sent, prices = _sent_by_flow(month_of(now)), _prices(TransferPrice.objects.all())
+        sent, prices = _sent_by_flow(rows), _prices(TransferPrice.objects.all())
     since = _known_since()
     found = {}
     for flow in flows:
-        total = sent.get(flow.pk, 0)
+        total, first = sent.get(flow.pk, (0, flow.created_at))
         price = prices.get((flow.source_id, flow.target_id))
-        found[flow.pk] = month_cost(used=total, since=since, price=price, now=now)
+        found[flow.pk] = month_cost(
+            used=total, since=since, price=price, now=now, began=min(first, flow.created_at)
+        )
     return found
 
 
@@ -142,7 +147,7 @@ def _known_since() -> datetime | None:
     return None if first is None else first.astimezone(UTC)
 
 
-def _sent_by_flow(month: datetime) -> dict[int, int]:
-    """Bytes of this month."""
-    rows = MonthlyUsage.objects.filter(month=month.date()).order_by().values_list("flow")
-    return dict(rows.annotate(Sum("bytes")))
+def _sent_by_flow(rows: QuerySet[MonthlyUsage]) -> dict[int, tuple[int, datetime]]:
+    """Bytes of the rows, and when the first of them was counted."""
+    found = rows.order_by().values_list("flow").annotate(Sum("bytes"), Min("since"))
+    return {flow: (total, first) for flow, total, first in found}

@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 
 from django.db import models
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import CharField, Exists, F, OuterRef, Q, QuerySet, Value
+from django.db.models.functions import Cast, Concat
 from django.utils import timezone
 
 from mirrors.domain.access.grants import INSTALLATION, Reach, Subject
 from mirrors.domain.access.rights import Right
-from mirrors.models import Cluster, Flow
+from mirrors.models import Cluster, Flow, Runner
 from mirrors.models.access.grants import Owned
 from mirrors.models.base import StateField
 from monitoring.domain.alerts.rules import KINDS, Condition
@@ -104,9 +105,16 @@ class Alert(Owned):
     def __str__(self) -> str:
         return f"{self.rule_name}: {self.subject_name}"
 
+    @property
+    def runner(self) -> Runner | None:
+        """The runner that it is about, if it is about one that still exists."""
+        kind, _, key = self.subject.partition(":")
+        return Runner.objects.filter(pk=key).first() if kind == "runner" else None
+
 
 class Silence(Owned):
-    """A period without messages, for a flow, the flows of a cluster, a rule, or everything.
+    """A period without messages, for a flow, the flows of a cluster, a runner, or everything; with a
+    rule only for that rule.
 
     One that begins later is a maintenance window.
     """
@@ -117,6 +125,9 @@ class Silence(Owned):
     )
     rule = models.ForeignKey(
         AlertRule, on_delete=models.CASCADE, null=True, related_name="silences"
+    )
+    runner = models.ForeignKey(
+        Runner, on_delete=models.CASCADE, null=True, related_name="silences"
     )
     starts_at = models.DateTimeField(default=timezone.now)
     ends_at = models.DateTimeField()
@@ -133,18 +144,22 @@ class Silence(Owned):
     def rows_reached(cls, where: Reach, right: Right) -> Q:
         """One of all flows is shown to everybody, and ended with a grant of everything."""
         of_cluster = Q(flow=None, cluster__in=Cluster.within(where, right))
-        found = super().rows_reached(where, right) | of_cluster
-        return found | Q(flow=None, cluster=None) if right is Right.VIEW else found
+        of_runner = Q(flow=None, cluster=None, runner__in=Runner.within(where, right))
+        found = super().rows_reached(where, right) | of_cluster | of_runner
+        of_all = Q(flow=None, cluster=None, runner=None)
+        return found | of_all if right is Right.VIEW else found
 
     @property
     def access_subject(self) -> Subject:
-        owner = self.flow or self.cluster
+        owner = self.flow or self.cluster or self.runner
         return owner.access_subject if owner else INSTALLATION
 
 
 def unsilenced_alerts(now: datetime) -> QuerySet[Alert]:
     """Firing alerts that no silence covers: `evaluation.is_silenced` as a query."""
-    silenced = Silence.objects.filter(
+    key = Concat(Value("runner:"), Cast(F("runner"), CharField()), output_field=CharField())
+    silenced = Silence.objects.alias(subject=key).filter(
+        Q(runner=None) | Q(subject=OuterRef("subject")),
         Q(flow=None) | Q(flow=OuterRef("flow")),
         Q(rule=None) | Q(rule=OuterRef("rule")),
         Q(cluster=None) | Q(cluster=OuterRef("flow__source")) | Q(cluster=OuterRef("flow__target")),

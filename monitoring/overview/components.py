@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,8 +13,11 @@ from mirrors.domain.formatting import arrow
 from mirrors.models import Runner
 from monitoring.models import MetricsPush
 
-# A cluster that was never checked, and a heartbeat that is off or paused, are no problem.
+# A cluster that was never checked, and a heartbeat that is off or paused, are no problem. A heartbeat
+# that nobody has seen is one if there is a reason.
 _TROUBLED = {"unreachable", "lagging", "lost", "degraded", "failed", "missing"}
+_NAMED = 4
+_MISSING = "It reports every few seconds, and no longer does. Start it, or read its log."
 _HEARTBEATS = {"good": "OK", "lagging": "late"}
 
 
@@ -34,7 +37,8 @@ class Component:
 
     @property
     def troubled(self) -> bool:
-        return self.state in _TROUBLED or self.stale_since is not None
+        unseen = self.what == "heartbeat" and self.state == "unknown" and bool(self.reason)
+        return self.state in _TROUBLED or self.stale_since is not None or unseen
 
     @property
     def title(self) -> str:
@@ -58,6 +62,17 @@ def components_of(
         *([] if push is None else [_of_push(push, now)]),
     ]
     return sorted(found, key=lambda one: not one.troubled)
+
+
+def health_of(found: Sequence[Component], *, are_all: bool) -> tuple[str, str]:
+    """The state and the words for all of them; `are_all`: no component was left out."""
+    troubled = [one.title for one in found if one.troubled]
+    if troubled:
+        more = len(troubled) - _NAMED
+        return "attention", ", ".join(troubled[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    if unknown := sum(one.state == "unknown" for one in found):
+        return "unknown", f"{len(found) - unknown} OK, {unknown} unknown"
+    return "good", f"all {len(found)} {'' if are_all else 'listed '}OK"
 
 
 def _of_cluster(cluster: Any) -> Component:
@@ -101,7 +116,11 @@ def _of_runner(runner: Runner) -> Component:
 def _of_processes(processes: Iterable[dict[str, Any]], now: datetime) -> Iterator[Component]:
     for one in processes:
         yield Component(
-            what="process", name=one["label"], state=one["state"], seen_at=one["seen_at"]
+            what="process",
+            name=one["label"],
+            state=one["state"],
+            seen_at=one["seen_at"],
+            reason="" if one["state"] == "running" else _MISSING,
         )
     yield Component(what="process", name="Database", state="running", label="OK", seen_at=now)
 

@@ -21,7 +21,7 @@ from mirrors.domain.access.rights import Right
 from mirrors.models import Flow, needs
 from mirrors.models.access.grants import seen
 from mirrors.views.flows.tabs import places
-from mirrors.views.page import curl, filter_of, render_page
+from mirrors.views.page import attempt, curl, filter_of, render_page
 from mirrors.views.tables import export, file_of, table_of
 from monitoring import tasks
 from monitoring.alerts import actions, evaluation, links
@@ -90,19 +90,19 @@ def acknowledge(request: HttpRequest, pk: int) -> HttpResponse:
 @needs(Right.OPERATE)
 def silence(request: HttpRequest, pk: int) -> HttpResponse:
     """GET shows the form; POST silences the rule for the flow."""
-    # Without its rule, the silence would cover everything.
+    # Without its rule, the silence would cover every rule.
     ruled = Alert.objects.filter(rule__isnull=False).select_related("flow", "rule")
     alert = get_object_or_404(ruled, pk=pk)
     if request.method == "POST":
         given = request.POST.get("hours", "")
         hours = next((one for one in HOURS if str(one) == given), HOURS[0])
-        actions.silence_alert(
-            alert=alert,
-            until=timezone.now() + timedelta(hours=hours),
-            who=request.user.get_username(),
-            reason=request.POST.get("reason", ""),
+        until, who = timezone.now() + timedelta(hours=hours), request.user.get_username()
+        reason = request.POST.get("reason", "").replace("\x00", "")
+        attempt(
+            request,
+            lambda: actions.silence_alert(alert=alert, until=until, who=who, reason=reason),
+            f"{alert} is silent for {hours} h.",
         )
-        messages.success(request, f"{alert} is silent for {hours} h.")
         return redirect("alerts")
     context = {"alert": alert, "hours": HOURS}
     return render_page(request, "monitoring/alerts/silence.html", context, section="alerts")
@@ -133,7 +133,7 @@ def show_rules(request: HttpRequest) -> HttpResponseBase:
         "channels": delivery.with_last_delivery(seen(Channel.objects.all())),
         "attempts": delivery.ATTEMPTS,
         "silences": Silence.objects.filter(ends_at__gt=now).select_related(
-            "rule", "cluster", "flow__source", "flow__target"
+            "rule", "cluster", "runner", "flow__source", "flow__target"
         ),
         "dead": delivery.unresolved().select_related("channel", "alert"),
         "commands": _commands(request),

@@ -34,7 +34,7 @@ MOST = 200
 @needs(Right.VIEW)
 def list_costs(request: HttpRequest) -> HttpResponseBase:
     now = timezone.now()
-    columns = ("pk", "source_id", "target_id", "label")
+    columns = ("pk", "source_id", "target_id", "created_at", "label")
     flows = list(labelled_flows().order_by("pk").values_list(*columns, named=True))
     found = usage.costs(flows, now)
     flows.sort(key=lambda flow: (-(found[flow.pk].share or 0), -found[flow.pk].bytes))

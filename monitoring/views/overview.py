@@ -32,7 +32,7 @@ from monitoring.lists import (
 )
 from monitoring.models import MetricsPush
 from monitoring.overview import problems as content
-from monitoring.overview.components import components_of
+from monitoring.overview.components import components_of, health_of
 from monitoring.overview.rpo_chart import rpo_chart, set_trends
 
 LISTS = {
@@ -59,7 +59,7 @@ ROWS = 25
 ALARMS = 3
 # This many of the topics furthest behind are read, and groups that read these; few are shown.
 WORST, WORST_SHOWN = 15, 5
-BEATS = 6
+COMPONENTS_SHOWN = 30
 # A process reports every few seconds; after this time without a report it is missing.
 MISSING_AFTER = timedelta(seconds=45)
 # When figures are stale, a component of Understudy is suspected first.
@@ -87,14 +87,16 @@ def _context(now: datetime, *, whole: bool) -> dict[str, Any]:
     alerts = content.firing_alerts(now)
     most_severe = content.most_severe_by_flow(alerts)
     keys = _flow_summaries(most_severe)
-    clusters = [mark_cluster(cluster) for cluster in Cluster.objects.select_related("sweep")[:20]]
+    clusters = [mark_cluster(cluster) for cluster in Cluster.objects.select_related("sweep")]
     engine, summary = _summarized(keys, now)
     ordered = [keys[one] for one in summary.ordered]
     flows = _table_rows(ordered if whole else ordered[:ROWS], now)
     topics, transitions = worst_topics(WORST), list(content.recent_transitions())
     sentences = _sentences(summary, keys, flows, alerts, most_severe)
-    beats = [direction(flow, now) for flow in flows[:BEATS]]
-    runners = list(Runner.objects.all()[:10])
+    beats = [direction(flow, now) for flow in flows]
+    whose = components_of(
+        clusters, beats, Runner.objects.all(), engine, MetricsPush.objects.first(), now
+    )
     return {
         **sentences,
         "now": now,
@@ -109,9 +111,9 @@ def _context(now: datetime, *, whole: bool) -> dict[str, Any]:
         "transitions": transitions,
         "chart": rpo_chart(flows, transitions, now),
         "clusters": clusters,
-        "runners": runners,
-        "beats": beats,
-        "whose": components_of(clusters, beats, runners, engine, MetricsPush.objects.first(), now),
+        "health": health_of(whose, are_all=len(beats) == len(keys)),
+        "whose": whose if whole else whose[:COMPONENTS_SHOWN],
+        "more_whose": 0 if whole else max(0, len(whose) - COMPONENTS_SHOWN),
     }
 
 

@@ -10,6 +10,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from monitoring.models import Alert, AlertRule, Channel, Delivery, Silence
+from tests.pages import world
 
 HOOK = {"name": "hook", "kind": "webhook", "target": "https://hooks.example.com/x"}
 RULE = {"name": "Payments behind", "kind": "time_lag", "threshold": 10, "severity": "critical"}
@@ -109,5 +110,10 @@ def test_a_silence_ends_after_it_starts_and_can_be_ended(operator: APIClient) ->
     body = {"ends_at": (now + timedelta(hours=1)).isoformat(), "reason": "Upgrade"}
     made = operator.post("/api/v1/silences/", body).json()
     assert made["who"] == "operator"
+    of_runner = {**body, "runner": world.runner().name}
+    assert operator.post("/api/v1/silences/", of_runner).json()["runner"] == "default"
+    both = operator.post("/api/v1/silences/", {**of_runner, "cluster": world.cluster("c").alias})
+    assert "runner" in refused(both)
+    Silence.objects.exclude(pk=made["id"]).delete()
     assert operator.delete(f"/api/v1/silences/{made['id']}/").status_code == 204
     assert Silence.objects.get().ends_at <= timezone.now()

@@ -123,6 +123,20 @@ def test_only_operators_steer_and_each_verb_says_when_it_does_not_fit(
     assert operator.post(f"{path}pause/").status_code == 409
 
 
+def test_a_confirmation_of_another_step_than_the_one_that_waits_is_refused(
+    operator: APIClient, simulation: FailoverRun
+) -> None:
+    path = f"{PATH}{ask(operator, simulation).json()['id']}/"
+    FailoverStep.objects.filter(name="start_consumers").update(state="waiting")
+    FailoverRun.objects.filter(kind="switchover").update(state="waiting", waits_for="person")
+    refused = operator.post(f"{path}confirm/", {"step": "redirect_producers"})
+    assert refused.status_code == 409
+    assert "“Start the consumers on the target” is waiting" in refused.json()["error"]["message"]
+    assert operator.post(f"{path}confirm/", {"step": "consumers"}).status_code == 400
+    body = {"step": "start_consumers", "reason": "done"}
+    assert operator.post(f"{path}confirm/", body).json()["state"] == "running"
+
+
 def test_a_target_that_does_not_answer_ends_the_run_and_nothing_was_changed(
     operator: APIClient, simulation: FailoverRun
 ) -> None:

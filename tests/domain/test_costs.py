@@ -56,6 +56,17 @@ def test_what_is_not_known_has_no_figure() -> None:
     assert budget_sentence(month(GB, price=Price(Decimal(1), "EUR"))) == "has no budget"
 
 
+def test_a_flow_that_began_yesterday_is_not_forecast_as_if_it_had_rested_all_month() -> None:
+    def began(at: datetime) -> MonthCost:
+        return month_cost(used=10 * GB, since=MONTH, price=PRICE, now=HALF, began=at)
+
+    day = timedelta(days=1)
+    assert began(HALF - day).forecast_bytes == 160 * GB
+    assert began(MONTH - day).forecast_bytes == 20 * GB
+    young = began(HALF - timedelta(hours=5))
+    assert (young.forecast, young.share, young.cost) == (None, None, Decimal("0.20"))
+
+
 @laws
 @given(
     used=st.integers(0, 10**18),

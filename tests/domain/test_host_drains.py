@@ -93,9 +93,38 @@ def test_a_person_s_move_goes_first() -> None:
 
 def test_a_host_whose_lease_has_ended_is_taken_over_as_after_every_failure() -> None:
     hosts = [host("a", age=LEASE_S + 1, drained_for=60), host("b")]
-    assert seen(hosts, [runner("r1")]) == []
+    assert seen(hosts, [runner("r1")]) == [("r1", "waits", "")]
     (move,) = host_leases.moves(hosts=hosts, runners=[runner("r1")], now=NOW)
     assert move.to == "b"
+
+
+@pytest.mark.parametrize(("facts", "reason"), [
+    ({"others": ()}, "its list of other hosts is empty"),
+    ({"is_leased": False}, "has not confirmed that the runner obeys its lease"),
+    ({"is_needed": False}, "No flow of it should run"),
+    ({"others": ("c",)}, "start a worker on one of them"),
+])  # fmt: skip
+def test_what_nothing_takes_over_from_a_failed_host_stays_on_it(
+    facts: dict[str, Any], reason: str
+) -> None:
+    hosts = [host("a", age=7200, drained_for=8000), host("b")]
+    (found,) = handovers(hosts=hosts, runners=[runner("r1", **facts)], now=NOW)
+    assert (found.state, found.to) == ("stays", "")
+    assert found.reason.startswith("a last renewed its lease 2 h ago. ")
+    assert reason in found.reason
+    assert host_leases.moves(hosts=hosts, runners=[runner("r1", **facts)], now=NOW) == []
+
+
+def test_a_preview_says_what_a_drain_would_do() -> None:
+    found = host_drains.preview(
+        hosts=[host("a"), host("b")],
+        runners=[runner("r1"), runner("r2", others=()), runner("r3", "b")],
+        name="a",
+        now=NOW,
+    )
+    assert [(one.runner, one.state, one.to) for one in found] == [
+        ("r1", "moves", "b"), ("r2", "stays", ""),
+    ]  # fmt: skip
 
 
 def test_a_drained_host_takes_over_nothing_and_gets_nothing() -> None:

@@ -164,6 +164,21 @@ def test_the_only_host_cannot_be_drained(a: Machine, b: Machine) -> None:
         hosts.drain(name="b", who="ann")
 
 
+def test_a_drained_host_that_fails_with_a_runner_on_it_is_not_drained(
+    flow: Flow, leased: Runner, a: Machine, b: Machine, admin_client: Client
+) -> None:
+    reconcile_until(flow, is_in("running"))
+    both_hold(a, b)
+    hosts.drain(name="a", who="ann")
+    age("a", 100)
+    assert [(one.state, row("a").is_drained) for one in row("a").handovers] == [("waits", False)]
+    page = admin_client.get("/runners/").content.decode()
+    assert "lease ended" in page
+    assert ">drained<" not in page
+    assert b.take_over() == [leased.name]
+    assert (row("a").is_drained, row("a").staying) == (True, 0)
+
+
 def test_pages_and_rest_drain_a_host_and_say_what_stays(
     flow: Flow,
     leased: Runner,
@@ -173,15 +188,19 @@ def test_pages_and_rest_drain_a_host_and_say_what_stays(
 ) -> None:
     runners.update_runner(runner=leased, failover_hosts="", who=WHO)
     both_hold(a, b)
+    asks = admin_client.get("/hosts/a/drain/").content.decode()
+    assert "default: It stays on a: its list of other hosts is empty." in asks
+    assert row("a").draining_since is None, "reading it drains nothing"
     assert admin_client.post("/hosts/a/drain/").status_code == 302
     page = admin_client.get("/runners/").content.decode()
-    assert "Drained since" in page
+    assert "drained in part" in page
+    assert "1 runner stays on it." in page
     assert "its list of other hosts is empty" in page
     assert "End the drain" in page
     answer = admin_client.post("/api/v1/hosts/a/end-drain/")
     assert (answer.status_code, answer.json()["draining_since"]) == (200, None)
     drained = admin_client.post("/api/v1/hosts/a/drain/").json()
-    assert (drained["draining_by"], drained["is_drained"]) == ("admin", True)
+    assert (drained["draining_by"], drained["is_drained"], drained["staying"]) == ("admin", True, 1)
     assert [(one["runner"], one["state"]) for one in drained["handovers"]] == [("default", "stays")]
     refused = admin_client.post("/api/v1/hosts/b/drain/")
     assert refused.status_code == 409

@@ -11,7 +11,15 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from mirrors.models import Cluster, FailoverRun, Flow, FlowObjectives, GroupOffset, Sighting
+from mirrors.models import (
+    Cluster,
+    FailoverRun,
+    Flow,
+    FlowObjectives,
+    GroupOffset,
+    HeartbeatState,
+    Sighting,
+)
 from monitoring.alerts.evaluation import is_silenced
 from monitoring.domain.overview.summary import StandbyProof, drill_sentence
 from monitoring.models import Alert, AlertRule, LagSample, Silence
@@ -183,12 +191,56 @@ def test_component_health_is_folded_while_all_is_well(signed_in: As, flow: Flow)
     viewer = signed_in("viewer")
     text = overview(viewer)
     assert '<details class="fold" id="components-well">' in text
-    assert re.search(r"all \d+ OK", text)
+    assert re.search(r"\d+ OK, 3 unknown", text), "two clusters and a heartbeat"
+    Cluster.objects.update(reachable=True)
+    Flow.objects.update(properties={"emit.heartbeats.enabled": "false"})
+    assert re.search(r"all \d+ OK", overview(viewer))
     Cluster.objects.filter(alias="west").update(reachable=False, reason="Refused.")
     text = overview(viewer)
     assert '<details class="fold" id="components-troubled" open>' in text
     rows = json.loads(viewer.get("/?as=json&of=whose").getvalue())
     assert (rows[0]["name"], rows[0]["state"], rows[0]["seen_at"]) == ("west", "unreachable", None)
+
+
+def test_component_health_speaks_of_all_components_and_lists_those_in_trouble_first(
+    signed_in: As, flow: Flow
+) -> None:
+    for number in range(40):
+        world.cluster(f"lake-{number:02}", reachable=True)
+    for number in range(12):
+        world.runner(f"r{number:02}", state="lost" if number == 11 else "ready")
+    world.cluster("zoo", reachable=False, reason="Refused.")
+    text = overview(signed_in("viewer"))
+    summary = re.search(r'<h2 id="whose-title">.*?</summary>', text)
+    assert summary is not None
+    assert "zoo" in summary[0]
+    assert "r11" in summary[0]
+    assert re.search(r"\d+ more; the files have all", text)
+
+
+def test_a_heartbeat_that_nobody_saw_for_a_reason_is_a_trouble(signed_in: As, flow: Flow) -> None:
+    HeartbeatState.objects.create(flow=flow, error="west denies WRITE on heartbeats.")
+    rows = json.loads(signed_in("viewer").get("/?as=json&of=whose").getvalue())
+    beat = next(row for row in rows if row["what"] == "heartbeat")
+    assert (beat["state"], beat["reason"]) == ("unknown", "west denies WRITE on heartbeats.")
+    summary = re.search(r'<h2 id="whose-title">.*?</summary>', overview(signed_in("viewer")))
+    assert summary is not None
+    assert "east→west" in summary[0]
+
+
+def test_a_cluster_that_nobody_checks_any_longer_is_not_called_reachable(
+    signed_in: As, flow: Flow
+) -> None:
+    now = timezone.now()
+    Cluster.objects.update(reachable=True, checked_at=now, reached_at=now)
+    Cluster.objects.filter(alias="west").update(checked_at=now - timedelta(minutes=10))
+    viewer = signed_in("viewer")
+    rows = json.loads(viewer.get("/?as=json&of=whose").getvalue())
+    states = {row["name"]: (row["state"], row["reason"]) for row in rows if row["what"] == "cluster"}
+    assert states["east"] == ("reachable", "")
+    words = "It was last checked 10 min ago. Check that Celery beat and a Celery worker run."
+    assert states["west"] == ("unknown", words)
+    assert words in viewer.get("/clusters/west/").content.decode()
 
 
 def test_what_a_source_holds_that_does_not_answer_looks_old_and_is_the_headlines_cause(

@@ -6,7 +6,9 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from monitoring.alerts.evaluation import is_silenced
 from monitoring.models import Alert, AlertRule, Channel, Delivery, Silence
+from monitoring.models.alerts import unsilenced_alerts
 from tests.pages import world
 from tests.pages.conftest import As
 
@@ -46,6 +48,34 @@ def test_a_viewer_reads_alerts_and_changes_none(viewer: Client, alert: Alert) ->
     assert ">Acknowledge<" not in viewer.get("/alerts/").content.decode()
     for path in ("acknowledge", "silence"):
         assert viewer.post(f"/alerts/{alert.pk}/{path}/").status_code == 403
+
+
+def test_a_silence_of_one_runner_leaves_the_alerts_of_other_runners(
+    signed_in: As, alert: Alert
+) -> None:
+    rule = AlertRule.objects.filter(kind="runner_down").get()
+    first, second = world.runner("r1"), world.runner("r2")
+    facts = {"rule": rule, "rule_name": rule.name, "severity": "critical", "state": "firing"}
+    silent, loud = (
+        Alert.objects.create(
+            subject=f"runner:{one.pk}", subject_name=f"Runner {one.name}", **facts
+        )
+        for one in (first, second)
+    )
+    operator, now = signed_in("operator"), timezone.now()
+    operator.post(f"/alerts/{silent.pk}/silence/", {"hours": "4", "reason": "Upgrade"})
+    silence = Silence.objects.get()
+    assert (silence.flow, silence.runner, silence.rule) == (None, first, rule)
+    assert [is_silenced(one, [silence]) for one in (silent, loud, alert)] == [True, False, False]
+    assert {*unsilenced_alerts(now)} == {loud, alert}
+    assert "runner r1" in operator.get("/alerts/rules/").content.decode()
+
+
+def test_an_alert_of_a_deleted_runner_silences_nothing(signed_in: As, alert: Alert) -> None:
+    Alert.objects.filter(pk=alert.pk).update(subject="runner:999", flow=None)
+    page = signed_in("operator").post(f"/alerts/{alert.pk}/silence/", {"hours": "4"}, follow=True)
+    assert "was deleted, so a silence of it would cover everything else" in page.content.decode()
+    assert not Silence.objects.exists()
 
 
 def test_silencing_asks_how_long_and_the_silence_can_be_ended(signed_in: As, alert: Alert) -> None:

@@ -79,6 +79,26 @@ def test_a_sample_of_a_topic_is_in_its_month(db: None) -> None:
     assert sum(MonthlyUsage.objects.values_list("bytes", flat=True)) == 140
 
 
+def test_before_the_first_count_the_bytes_are_unknown_and_not_zero(admin: Client, db: None) -> None:
+    flow = world.flow()
+    assert "0 B" not in admin.get("/costs/").content.decode()
+    assert "0 B" not in admin.get(f"/flows/{flow.pk}/cost/").content.decode()
+
+
+def test_the_forecast_of_a_new_flow_counts_from_its_begin(db: None) -> None:
+    old = world.flow(world.cluster("primary"), world.cluster("backup"))
+    new = world.flow(world.cluster("backup"), world.cluster("primary"))
+    now = datetime(2026, 11, 16, tzinfo=UTC)
+    month, day = month_of(now), timedelta(days=1)
+    for flow, since in ((old, month), (new, now - day)):
+        MonthlyUsage.objects.create(
+            flow=flow, topic="a", month=month.date(), bytes=10, since=since, until=now
+        )
+    found = usage.costs([old, new], now)
+    assert (found[old.pk].forecast_bytes, found[new.pk].forecast_bytes) == (20, 160)
+    assert usage.costs([new], now) == {new.pk: found[new.pk]}
+
+
 def test_an_admin_sets_a_price_and_pages_show_cost_and_budget(signed_in: As, flow: Flow) -> None:
     admin = signed_in("admin")
     page = admin.get("/costs/").content.decode()

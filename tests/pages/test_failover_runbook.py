@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from mirrors import tasks
 from mirrors.domain.failover.runbook.steps import STEPS
-from mirrors.models import FailoverRun, FailoverStep, Flow
+from mirrors.models import FailoverRun, FailoverStep, Flow, Transition
 from tests.api.test_failover_runs import PLAN
 from tests.pages import world
 from tests.pages.conftest import As
@@ -148,11 +148,44 @@ def test_a_run_that_waits_for_a_person_says_for_what_and_has_the_buttons(
     seen = signed_in("viewer").get(f"/failovers/{run.pk}/").content.decode()
     assert "Confirm the step</button>" not in seen
     operator = signed_in("operator")
-    assert operator.post(f"/failovers/{run.pk}/confirm/").status_code == 302
+    # The page of somebody else still shows the step before, or the step before it failed.
+    for other in ({"step": "reset_groups"}, {"step": "start_consumers", "state": "failed"}):
+        refused = operator.post(f"/failovers/{run.pk}/confirm/", other, follow=True)
+        words = "“Start the consumers on the target” is waiting now. Read its reason, then decide."
+        assert words in refused.content.decode()
+    run.refresh_from_db()
+    assert (run.state, run.steps.get(number=7).confirmed_by) == ("waiting", "")
+    for hidden in ('name="step" value="start_consumers"', 'name="state" value="waiting"'):
+        assert hidden in page
+    shown = {"step": "start_consumers", "state": "waiting"}
+    assert operator.post(f"/failovers/{run.pk}/confirm/", shown).status_code == 302
     run.refresh_from_db()
     assert (run.state, run.steps.get(number=7).confirmed_by) == ("running", "the-operator")
     assert signed_in("viewer").post(f"/failovers/{run.pk}/pause/").status_code == 403
     assert operator.post(f"/failovers/{run.pk}/confirm/").status_code == 302
+
+
+def test_an_abort_first_shows_what_it_undoes_and_keeps_the_reason(
+    operator: Client, flow: Flow, simulation: FailoverRun
+) -> None:
+    given = {"simulation": simulation.pk, "kind": "failover", "reason": "tonight"}
+    operator.post(f"/flows/{flow.pk}/failover/", {**given, "confirm_alias": "backup"})
+    run = FailoverRun.objects.get(kind="failover")
+    path = f"/failovers/{run.pk}/abort/"
+    assert "Nothing was changed yet" in operator.get(path).content.decode()
+    run.steps.filter(number__lte=4).update(acting_at=timezone.now(), state="succeeded")
+    asks = operator.get(path).content.decode()
+    drain = asks.index("Drain and stop the flow: Starts the flow again if it ran before.")
+    assert drain < asks.index("Fence the producers: Removes exactly the ACLs that it created")
+    assert "there is nothing to undo" not in asks
+    run.refresh_from_db()
+    assert run.abort_asked_by == "", "reading it aborts nothing"
+    FailoverRun.objects.update(state="running")
+    assert operator.post(path, {"reason": "It was a rehearsal."}).status_code == 302
+    run.refresh_from_db()
+    assert run.abort_asked_by == "the-operator"
+    asked = Transition.objects.get(to_state="abort asked")
+    assert (asked.who, asked.why) == ("the-operator", "It was a rehearsal.")
 
 
 def test_a_turn_that_waits_sends_the_next_and_beat_sends_what_was_lost(

@@ -18,6 +18,7 @@ from rest_framework.viewsets import ViewSet
 from mirrors.api.base import ReasonSerializer, body_of, person, reason_of
 from mirrors.api.failover.serializers import (
     ApplicationFailbackSerializer,
+    ConfirmSerializer,
     FailoverAskSerializer,
     FailoverBriefSerializer,
     FailoverSerializer,
@@ -94,12 +95,14 @@ class FailoverViewSet(RunViewSet):
         reason_of(request)
         return self.answer(commands.approve(run=self.get_object(), who=person(request)))
 
-    @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
+    @extend_schema(request=ConfirmSerializer, responses=FailoverSerializer)
     @action(detail=True, methods=["post"])
     def confirm(self, request: Request, pk: str) -> Response:
         """Confirm that the step's task is done, or accept its result."""
-        why = reason_of(request)
-        return self.answer(commands.confirm(run=self.get_object(), who=person(request), why=why))
+        given = body_of(request, ConfirmSerializer)
+        why, step = given.get("reason", ""), given.get("step", "")
+        run, who = self.get_object(), person(request)
+        return self.answer(commands.confirm(run=run, who=who, why=why, step=step))
 
     @extend_schema(request=ReasonSerializer, responses=FailoverSerializer)
     @action(detail=True, methods=["post"])

@@ -8,7 +8,7 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from mirrors.api.base import FlowField, StrictSerializer
+from mirrors.api.base import FlowField, ReasonSerializer, StrictSerializer
 from mirrors.domain.account.partition import Certainty
 from mirrors.domain.failback.application import CODES
 from mirrors.domain.failover.runbook.steps import BY_NAME
@@ -59,6 +59,16 @@ class FailoverAskSerializer(StrictSerializer):
     )
     confirm_alias = serializers.CharField(required=False, allow_blank=True, max_length=100)
     reason = serializers.CharField(required=False, allow_blank=True, max_length=500)
+
+
+class ConfirmSerializer(ReasonSerializer):
+    """The reason, and the step that the person or the program means."""
+
+    step = serializers.ChoiceField(
+        choices=list(BY_NAME),
+        required=False,
+        help_text="The step that is confirmed. 409 if another one waits by now.",
+    )
 
 
 class FailoverStepSerializer(serializers.ModelSerializer[FailoverStep]):

@@ -4,6 +4,8 @@
   most the flows of one runner pause, and a new host on which nothing starts gets no second one.
 - Only to hosts of the runner's list, as after a failure. A runner without a list stays.
 - A host that is drained keeps its lease, and its worker ends the processes that moved.
+- If its lease ends, its runners are taken over as after every failure. Those that are not are still
+  on it, so it is not drained.
 - A drain ends when a person ends it; nothing moves back.
 """
 
@@ -14,12 +16,14 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, get_args
 
-from mirrors.domain.runners.host_leases import HostLease, LeasedRunner, Move
+from mirrors.domain.formatting import duration
+from mirrors.domain.runners.host_leases import HostLease, LeasedRunner, Move, why_not_moved
 
 # The old process of a runner that was handed over has ended by then: its host renews its lease, and
 # its flows stop at a commit.
 ENDS_S = 15.0
-# - moves: another host takes it over now. waits: for the runner before it.
+# - moves: another host takes it over now. waits: for the runner before it, or its host failed and
+#   another one takes it over.
 # - starts: it was handed over; the new process starts, and the old one ends.
 # - stays: nothing can take it over.
 State = Literal["moves", "waits", "starts", "stays"]
@@ -49,9 +53,25 @@ def handovers(
             load[runner.host] += 1
     found = []
     for host in sorted(known.values(), key=lambda host: host.name):
-        if host.draining_since is not None and host.is_held(now):
+        if host.draining_since is None:
+            continue
+        if host.is_held(now):
             found += _of_host(host, known, ordered, load, now)
+        else:
+            found += _of_failed_host(host, known, ordered, now)
     return found
+
+
+def preview(
+    *, hosts: Iterable[HostLease], runners: Iterable[LeasedRunner], name: str, now: datetime
+) -> list[Handover]:
+    """What would become of each runner of this host if somebody drained it now."""
+    drained = [
+        dataclasses.replace(host, draining_since=now) if host.name == name else host
+        for host in hosts
+    ]
+    found = handovers(hosts=drained, runners=runners, now=now)
+    return [one for one in found if one.host == name]
 
 
 def moves(
@@ -105,6 +125,29 @@ def _of_host(
             is_busy = is_busy or runner.is_needed
             reason = f"{to} starts a process for it, and takes it over when that has started."
             found.append(_handover(runner, host, to, "moves", reason))
+    return found
+
+
+def _of_failed_host(
+    host: HostLease, known: dict[str, HostLease], runners: list[LeasedRunner], now: datetime
+) -> list[Handover]:
+    age = duration((now - host.renewed_at) / timedelta(milliseconds=1))
+    failed = f"{host.name} last renewed its lease {age} ago."
+    found = []
+    for runner in (runner for runner in runners if runner.host == host.name):
+        able = runner.is_leased and any(
+            runner.allows(other.name) and other.is_held(now) and other.draining_since is None
+            for other in known.values()
+        )
+        if runner.wanted:
+            reason = f"{failed} {runner.wanted_by} moves it to {runner.wanted}."
+            found.append(_handover(runner, host, runner.wanted, "waits", reason))
+        elif not runner.is_needed:
+            reason = f"{failed} No flow of it should run, so no other host takes it over."
+            found.append(_handover(runner, host, "", "stays", reason))
+        else:
+            reason = f"{failed} {why_not_moved(runner, list(known.values()), now)}"
+            found.append(_handover(runner, host, "", "waits" if able else "stays", reason))
     return found
 
 

@@ -162,6 +162,11 @@ def end_drain(*, name: str, who: str) -> Host:
     return host
 
 
+def preview_drain(*, name: str) -> list[Handover]:
+    """What would become of each runner of the host, for the person who is about to drain it."""
+    return host_drains.preview(**_facts(), name=name, now=database_now())
+
+
 def takes_runners(name: str) -> bool:
     """Whether the host is not drained."""
     return not Host.objects.filter(name=name).exclude(draining_since=None).exists()
@@ -175,8 +180,9 @@ def leases() -> list[host_leases.HostLease]:
 class HostRow:
     """A host, whether it holds its lease now, and the runners that it serves.
 
-    While it is drained, `handovers` has what becomes of each of its runners. `is_drained`: all that
-    can be handed over is, and has started on its new host.
+    While it is drained, `handovers` has what becomes of each of its runners that one may see.
+    `is_drained`: all that can be handed over is, and has started on its new host; `staying` runners
+    are still there. Both count all runners.
     """
 
     name: str
@@ -186,13 +192,9 @@ class HostRow:
     runners: list[str]
     draining_since: datetime | None
     draining_by: str
+    is_drained: bool
+    staying: int
     handovers: list[Handover]
-
-    @property
-    def is_drained(self) -> bool:
-        return self.draining_since is not None and all(
-            one.state == "stays" for one in self.handovers
-        )
 
 
 def with_runners(*, also: str = "") -> list[HostRow]:
@@ -210,7 +212,10 @@ def with_runners(*, also: str = "") -> list[HostRow]:
         served.setdefault(host, []).append(runner)
     visible = {runner for names in served.values() for runner in names}
     draining = any(row.draining_since is not None for row in known)
-    found = host_drains.handovers(**_facts(), now=now) if draining else []
+    found: dict[str, list[Handover]] = {}
+    for one in host_drains.handovers(**_facts(), now=now) if draining else []:
+        found.setdefault(one.host, []).append(one)
+    states = {name: [one.state for one in rows] for name, rows in found.items()}
     return [
         HostRow(
             name=row.name,
@@ -220,7 +225,10 @@ def with_runners(*, also: str = "") -> list[HostRow]:
             runners=served.get(row.name, []),
             draining_since=row.draining_since,
             draining_by=row.draining_by,
-            handovers=[one for one in found if one.host == row.name and one.runner in visible],
+            is_drained=row.draining_since is not None
+            and {*states.get(row.name, ())} <= {"stays"},
+            staying=states.get(row.name, []).count("stays"),
+            handovers=[one for one in found.get(row.name, ()) if one.runner in visible],
         )
         for row in known
         if row.name in {*served, also}

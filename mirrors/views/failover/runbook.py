@@ -25,7 +25,7 @@ from mirrors.services.failover.runbook.steps.fence import remaining_fence
 from mirrors.services.failover.script import script_of
 from mirrors.views.failover.result_tables import EXECUTION
 from mirrors.views.page import attempt, curl, render_page
-from mirrors.views.tables import file_of, first
+from mirrors.views.tables import clean, file_of, first
 
 SHOWN_ROWS = 200
 # Commands by what the run waits for; an open run can also be aborted.
@@ -55,6 +55,7 @@ def show_execution(request: HttpRequest, run: FailoverRun) -> HttpResponseBase:
     steps = [_shown(step) for step in run.steps.defer("result")]
     current = next((step for step in steps if step.row.state in ("waiting", "failed")), None)
     verbs, fence = _verbs(run, current), remaining_fence(run=run)
+    waiting = current.row.name if current else ""
     result = run.result or {}
     places = result.get("partitions", [])
     context = {
@@ -63,6 +64,7 @@ def show_execution(request: HttpRequest, run: FailoverRun) -> HttpResponseBase:
         "is_open": is_open,
         "steps": steps,
         "verbs": verbs,
+        "current": current.row if current else None,
         "undoing": bool(run.abort_asked_by) and is_open,
         "radius": blast_radius(run.plan) if run.plan else None,
         "totals": result.get("totals"),
@@ -71,7 +73,7 @@ def show_execution(request: HttpRequest, run: FailoverRun) -> HttpResponseBase:
         "more_places": len(places) - SHOWN_ROWS,
         "fences": [fence] if fence else [],
         "certificates": run.certificates.order_by("pk"),
-        "commands": _commands(request, run, [verb for verb, _ in verbs], fence is not None),
+        "commands": _commands(request, run, [verb for verb, _ in verbs], fence is not None, waiting),
     }
     in_file = {**context, "steps": [step.row for step in steps]}
     if file := file_of(request, in_file, EXECUTION, f"{run.kind}-{run.pk}"):
@@ -98,11 +100,13 @@ def _amounts(run: FailoverRun, totals: dict[str, Any]) -> dict[str, str]:
 
 
 def _commands(
-    request: HttpRequest, run: FailoverRun, verbs: list[str], fenced: bool
+    request: HttpRequest, run: FailoverRun, verbs: list[str], fenced: bool, step: str
 ) -> list[dict[str, str]]:
     path = f"failovers/{run.pk}/"
     found = [curl(request, "Read this run", "GET", path)]
-    found += [curl(request, _COMMAND_LABELS[verb], "POST", f"{path}{verb}/", {}) for verb in verbs]
+    for verb in verbs:
+        body = {"step": step} if verb == "confirm" else {}
+        found.append(curl(request, _COMMAND_LABELS[verb], "POST", f"{path}{verb}/", body))
     if fenced:
         found.append(curl(request, "Lift its fence", "POST", f"{path}lift/", {"reason": "…"}))
     return found
@@ -132,6 +136,13 @@ def _shown(row: FailoverStep) -> ShownStep:
     return ShownStep(row, BY_NAME.get(row.name))
 
 
+def undo_sentences(run: FailoverRun) -> list[str]:
+    """What an abort undoes now, the last step first."""
+    begun = [row for row in run.steps.all() if row.acting_at and not row.undone_at]
+    known = [(row, BY_NAME[row.name]) for row in reversed(begun) if row.name in BY_NAME]
+    return [f"{row.does}: {step.undo}" for row, step in known if step.changes]
+
+
 def _verbs(run: FailoverRun, current: ShownStep | None) -> list[tuple[str, str]]:
     names: tuple[str, ...]
     if run.abort_asked_by:
@@ -156,7 +167,10 @@ def _verbs(run: FailoverRun, current: ShownStep | None) -> list[tuple[str, str]]
 def steer(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
     """Approve, which approvers and admins may; confirm, pause or resume, which operators may."""
     run = get_object_or_404(FailoverRun.objects.select_related("simulation"), pk=pk)
-    attempt(request, lambda: _SERVICES[verb](run=run, who=request.user.get_username()))
+    seen = {}
+    if verb == "confirm":
+        seen = {name: clean(request.POST.get(name, "")) for name in ("step", "state")}
+    attempt(request, lambda: _SERVICES[verb](run=run, who=request.user.get_username(), **seen))
     return redirect("failover", pk=pk)
 
 

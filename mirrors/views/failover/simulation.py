@@ -10,8 +10,9 @@ from django.db.models.functions import Concat
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
+from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from mirrors.domain.access.rights import Right
 from mirrors.domain.account.sentences import amount
@@ -35,7 +36,7 @@ from mirrors.views.failover.result_tables import (
     findings_of,
     partitions_at_risk,
 )
-from mirrors.views.failover.runbook import show_execution
+from mirrors.views.failover.runbook import show_execution, undo_sentences
 from mirrors.views.page import attempt, curl, filter_of, render_page
 from mirrors.views.tables import export, file_of, first, table_of
 
@@ -126,12 +127,32 @@ def simulate(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("failover", pk=run.pk)
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 @needs(Right.OPERATE)
 def abort(request: HttpRequest, pk: int) -> HttpResponse:
-    run = get_object_or_404(FailoverRun, pk=pk)
-    attempt(request, lambda: lifecycle.abort_run(run=run, who=request.user.get_username()))
-    return redirect("failover", pk=pk)
+    """GET shows what is undone; POST aborts."""
+    runs = FailoverRun.objects.select_related("flow__source", "flow__target")
+    run = get_object_or_404(runs, pk=pk)
+    if request.method == "POST":
+        who = request.user.get_username()
+        why = request.POST.get("reason", "").replace("\x00", "").strip()[:500]
+        attempt(request, lambda: lifecycle.abort_run(run=run, who=who, why=why))
+        return redirect("failover", pk=pk)
+    undone = undo_sentences(run)
+    context = {
+        "title": f"Abort {run.kind} {arrow(run.flow.name)}",
+        "verb": "Abort and undo" if undone else "Abort",
+        "sentences": [
+            "These steps are undone, in this order. An abort cannot be withdrawn."
+            if undone
+            else "Nothing was changed yet, so nothing is undone. An abort cannot be withdrawn.",
+            *undone,
+        ],
+        "action": request.path,
+        "back": reverse("failover", args=[pk]),
+        "asks_reason": True,
+    }
+    return render_page(request, "confirm.html", context, section="failovers")
 
 
 def _amount(totals: dict[str, Any] | None, name: str) -> str:

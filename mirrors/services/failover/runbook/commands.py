@@ -153,11 +153,22 @@ def resume(*, run: FailoverRun, who: str) -> FailoverRun:
     return run
 
 
-def confirm(*, run: FailoverRun, who: str, why: str = "") -> FailoverRun:
-    """A person did what the step requested, or accepts an unmet condition."""
+def confirm(
+    *, run: FailoverRun, who: str, why: str = "", step: str = "", state: str = ""
+) -> FailoverRun:
+    """A person did what the step requested, or accepts an unmet condition.
+
+    `step` and `state` are those that the person saw: a run may have continued to another step, or
+    the step may have failed, in the second in which they pressed the button.
+    """
     row = run.steps.filter(state__in=[StepState.WAITING, StepState.FAILED]).first()
     if run.state != FailoverState.WAITING or row is None or run.abort_asked_by:
         raise Conflict("No step of this run is waiting for a person.")
+    if step not in ("", row.name) or state not in ("", row.state):
+        raise Conflict(
+            f"The run has changed meanwhile: “{row.does}” is {row.state} now. Read its reason, "
+            "then decide."
+        )
     if row.state == StepState.FAILED and not BY_NAME[row.name].accepts:
         raise Conflict(
             f"“{row.does}” cannot be accepted: {row.reason} Resume it, or abort the run."
