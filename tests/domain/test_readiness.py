@@ -92,6 +92,7 @@ def test_a_perfect_standby_has_100_points_and_nothing_to_mend() -> None:
             "source",
             "a:1 is dead.",
         ),
+        ("target", {"source_reachable": False}, 2, "source", "the source did not respond"),
         ("copies", {"state": "degraded", "reason": "Two."}, 0, "jobs", "degraded: Two."),
         ("copies", {"figures_age": timedelta(minutes=1)}, 0, "jobs", "no current figures"),
         ("copies", {"figures_age": None}, 0, "jobs", "no current figures"),

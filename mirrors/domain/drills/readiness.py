@@ -51,6 +51,8 @@ class ReadinessFacts:
     state: str
     reason: str = ""
     figures_age: timedelta | None = None
+    source: str = "the source"
+    source_reachable: bool | None = None
     target: str = "the target"
     target_reachable: bool | None = None
     target_reason: str = ""
@@ -240,6 +242,9 @@ def _target(picture: ReadinessFacts) -> Term:
             f"{picture.target} did not respond at the last check. {picture.target_reason}".strip()
         )
     title = "The clusters respond at every address"
+    if picture.target_reachable and picture.source_reachable is False:
+        text = f"{picture.source} did not respond at the last check."
+        return _term("target", title, 5, 0.5, text, "source")
     if picture.target_reachable and picture.dead_addresses:
         # Another address still responds; if it fails too, none does.
         fix: Fix = "source" if picture.source_warned else "cluster"

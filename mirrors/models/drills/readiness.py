@@ -108,6 +108,8 @@ def readiness_of(flows: Iterable[Any], now: datetime) -> dict[int, Readiness]:
                 state=flow.observed_state,
                 reason=flow.reason,
                 figures_age=None if flow.as_of is None else now - flow.as_of,
+                source=flow.source.alias,
+                source_reachable=flow.source.reachable,
                 target=flow.target.alias,
                 target_reachable=flow.target.reachable,
                 target_reason=flow.target.reason,
