@@ -126,9 +126,7 @@ class Silence(Owned):
     rule = models.ForeignKey(
         AlertRule, on_delete=models.CASCADE, null=True, related_name="silences"
     )
-    runner = models.ForeignKey(
-        Runner, on_delete=models.CASCADE, null=True, related_name="silences"
-    )
+    runner = models.ForeignKey(Runner, on_delete=models.CASCADE, null=True, related_name="silences")
     starts_at = models.DateTimeField(default=timezone.now)
     ends_at = models.DateTimeField()
     who = models.CharField(max_length=150)

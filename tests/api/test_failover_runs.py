@@ -128,7 +128,7 @@ def test_a_confirmation_of_another_step_than_the_one_that_waits_is_refused(
 ) -> None:
     path = f"{PATH}{ask(operator, simulation).json()['id']}/"
     FailoverStep.objects.filter(name="start_consumers").update(state="waiting")
-    FailoverRun.objects.filter(kind="switchover").update(state="waiting", waits_for="person")
+    FailoverRun.objects.exclude(pk=simulation.pk).update(state="waiting", waits_for="person")
     refused = operator.post(f"{path}confirm/", {"step": "redirect_producers"})
     assert refused.status_code == 409
     assert "“Start the consumers on the target” is waiting" in refused.json()["error"]["message"]

@@ -57,17 +57,15 @@ def test_a_silence_of_one_runner_leaves_the_alerts_of_other_runners(
     first, second = world.runner("r1"), world.runner("r2")
     facts = {"rule": rule, "rule_name": rule.name, "severity": "critical", "state": "firing"}
     silent, loud = (
-        Alert.objects.create(
-            subject=f"runner:{one.pk}", subject_name=f"Runner {one.name}", **facts
-        )
+        Alert.objects.create(subject=f"runner:{one.pk}", subject_name=f"Runner {one.name}", **facts)
         for one in (first, second)
     )
-    operator, now = signed_in("operator"), timezone.now()
+    operator = signed_in("operator")
     operator.post(f"/alerts/{silent.pk}/silence/", {"hours": "4", "reason": "Upgrade"})
     silence = Silence.objects.get()
     assert (silence.flow, silence.runner, silence.rule) == (None, first, rule)
     assert [is_silenced(one, [silence]) for one in (silent, loud, alert)] == [True, False, False]
-    assert {*unsilenced_alerts(now)} == {loud, alert}
+    assert {*unsilenced_alerts(timezone.now())} == {loud, alert}
     assert "runner r1" in operator.get("/alerts/rules/").content.decode()
 
 

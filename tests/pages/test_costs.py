@@ -87,7 +87,7 @@ def test_before_the_first_count_the_bytes_are_unknown_and_not_zero(admin: Client
 
 def test_the_forecast_of_a_new_flow_counts_from_its_begin(db: None) -> None:
     old = world.flow(world.cluster("primary"), world.cluster("backup"))
-    new = world.flow(world.cluster("backup"), world.cluster("primary"))
+    new = world.flow(old.target, old.source)
     now = datetime(2026, 11, 16, tzinfo=UTC)
     month, day = month_of(now), timedelta(days=1)
     for flow, since in ((old, month), (new, now - day)):

@@ -225,8 +225,7 @@ def with_runners(*, also: str = "") -> list[HostRow]:
             runners=served.get(row.name, []),
             draining_since=row.draining_since,
             draining_by=row.draining_by,
-            is_drained=row.draining_since is not None
-            and {*states.get(row.name, ())} <= {"stays"},
+            is_drained=row.draining_since is not None and {*states.get(row.name, ())} <= {"stays"},
             staying=states.get(row.name, []).count("stays"),
             handovers=[one for one in found.get(row.name, ()) if one.runner in visible],
         )

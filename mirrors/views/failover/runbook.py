@@ -73,7 +73,9 @@ def show_execution(request: HttpRequest, run: FailoverRun) -> HttpResponseBase:
         "more_places": len(places) - SHOWN_ROWS,
         "fences": [fence] if fence else [],
         "certificates": run.certificates.order_by("pk"),
-        "commands": _commands(request, run, [verb for verb, _ in verbs], fence is not None, waiting),
+        "commands": _commands(
+            request, run, [verb for verb, _ in verbs], fence is not None, waiting
+        ),
     }
     in_file = {**context, "steps": [step.row for step in steps]}
     if file := file_of(request, in_file, EXECUTION, f"{run.kind}-{run.pk}"):
