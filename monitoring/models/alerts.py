@@ -113,8 +113,9 @@ class Alert(Owned):
 
 
 class Silence(Owned):
-    """A period without messages, for a flow, the flows of a cluster, a runner, or everything; with a
-    rule only for that rule.
+    """A period without messages, for a flow, the flows of a cluster, a runner, or everything.
+
+    With a rule it is only about that rule.
 
     One that begins later is a maintenance window.
     """

@@ -13,8 +13,8 @@ from mirrors.domain.formatting import arrow
 from mirrors.models import Runner
 from monitoring.models import MetricsPush
 
-# A cluster that was never checked, and a heartbeat that is off or paused, are no problem. A heartbeat
-# that nobody has seen is one if there is a reason.
+# A cluster that was never checked, and a heartbeat that is off or paused, are no problem. A
+# heartbeat that nobody has seen is one if there is a reason.
 _TROUBLED = {"unreachable", "lagging", "lost", "degraded", "failed", "missing"}
 _NAMED = 4
 _MISSING = "It reports every few seconds, and no longer does. Start it, or read its log."
