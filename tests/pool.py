@@ -22,6 +22,14 @@ ROOT = Path(__file__).resolve().parents[1]
 FIRST, THIRD = ("api", "mirrors"), ("security", "spark")
 # In the order in which sessions take their files; the second one begins at the end.
 POOL = ("wire", "kafka", "domain")
+# Files of the third session's folders that start all they need. They come first: the longest ones.
+LONGEST = (
+    "spark/test_host_failover.py",
+    "spark/test_standalone.py",
+    "spark/test_user_functions.py",
+    "spark/test_authentication.py",
+    "spark/test_cluster_version.py",
+)
 # Files of these folders that need the database, whose tests come before all others, or the room.
 FIRST_FILES = ("wire/test_foreign_records.py",)
 SECOND_FILES = ("kafka/test_source_scan.py", "kafka/test_readings.py")
@@ -29,12 +37,9 @@ SECOND_FILES = ("kafka/test_source_scan.py", "kafka/test_readings.py")
 
 def shares() -> tuple[tuple[list[str], ...], list[str]]:
     """What each session runs, and what any of them does; each file is in exactly one."""
-    pool = [
-        path.relative_to(ROOT).as_posix()
-        for folder in POOL
-        for path in sorted((ROOT / "tests" / folder).rglob("test_*.py"))
-    ]
     own = [f"tests/{name}" for name in (*FIRST_FILES, *SECOND_FILES)]
+    pool = [f"tests/{name}" for name in LONGEST]
+    pool += [path for folder in POOL for path in _files(folder) if path not in own]
     first = [f"tests/{name}" for name in (*FIRST, *FIRST_FILES)]
     rest = {
         f"tests/{path.name}"
@@ -42,8 +47,13 @@ def shares() -> tuple[tuple[list[str], ...], list[str]]:
         if _has_tests(path) and path.name not in (*FIRST, *THIRD, *POOL)
     }
     second = sorted({*rest, *(f"tests/{name}" for name in SECOND_FILES)})
-    third = [f"tests/{name}" for name in THIRD]
-    return (first, second, third), [path for path in pool if path not in own]
+    third = [path for folder in THIRD for path in _files(folder) if path not in pool]
+    return (first, second, third), pool
+
+
+def _files(folder: str) -> list[str]:
+    found = sorted((ROOT / "tests" / folder).rglob("test_*.py"))
+    return [path.relative_to(ROOT).as_posix() for path in found]
 
 
 def _has_tests(path: Path) -> bool:

@@ -31,6 +31,7 @@ PYTEST = (sys.executable, "-m", "pytest", "-p", "tests.exclusive", "-p", "tests.
 NAMES = ("one", "two", "three")
 _NOTHING_TO_RUN = 5
 _PAUSE_S = 0.5
+_WORK = ("user", "nice", "system")
 # For what the sessions' brokers write, with as much again to spare.
 _ROOM = 8 << 30
 
@@ -45,6 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         tempfile.TemporaryDirectory(prefix="understudy-tests-", dir=_memory()) as directory,
         _signals_go_on_to(sessions),
     ):
+        began, before = time.monotonic(), psutil.cpu_times()
         sessions.append(_begin([*own[0], *pool, *arguments], directory, NAMES[0]))
         logs = [Path(directory, f"{name}.log") for name in NAMES[1:]]
         for log, files in zip(logs, own[1:], strict=True):
@@ -56,6 +58,7 @@ def main(arguments: Sequence[str]) -> int:
             sys.stdout.write(f"\nSession {log.stem}, which ran at the same time:\n\n")
             sys.stdout.flush()
             _follow(log, session)
+        sys.stdout.write(f"\n{demand(before, psutil.cpu_times(), time.monotonic() - began)}\n")
     return verdict([session.returncode for session in sessions])
 
 
@@ -71,6 +74,15 @@ def verdict(codes: Sequence[int]) -> int:
     """0 when all that ran passed; a session in which nothing was chosen says nothing."""
     ran = [code for code in codes if code != _NOTHING_TO_RUN] or [_NOTHING_TO_RUN]
     return next((code for code in ran if code), 0)
+
+
+def demand(before: Any, after: Any, seconds: float) -> str:
+    """What the processors of this machine did meanwhile, from two of `psutil.cpu_times`."""
+    worked = sum(getattr(after, kind) - getattr(before, kind) for kind in _WORK)
+    return (
+        f"All sessions took {seconds:.0f} s. Meanwhile the processors worked {worked:.0f} s "
+        f"and had nothing to do for {after.idle - before.idle:.0f} s."
+    )
 
 
 def _begin(

@@ -60,6 +60,15 @@ def test_all_must_pass_and_some_of_them_may_have_nothing_to_run(
     assert side_by_side.verdict(codes) == together
 
 
+def test_the_end_says_whether_the_processors_or_the_tests_set_the_time() -> None:
+    before = SimpleNamespace(user=10.0, nice=1.0, system=2.0, idle=50.0)
+    after = SimpleNamespace(user=40.0, nice=3.0, system=5.0, idle=75.0)
+    assert side_by_side.demand(before, after, 30.4) == (
+        "All sessions took 30 s. Meanwhile the processors worked 35 s "
+        "and had nothing to do for 25 s."
+    )
+
+
 def test_who_is_alone_waits_for_the_others_and_they_wait_for_it(tmp_path: Path) -> None:
     one, two = Turns(tmp_path), Turns(tmp_path)
     one.take(alone=False)
