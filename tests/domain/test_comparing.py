@@ -222,6 +222,17 @@ def test_a_group_that_is_ahead_would_jump_over_records_and_one_behind_reads_agai
     assert "members on the target" in aspect.left_out
 
 
+def test_groups_that_cannot_be_read_are_counted_as_not_compared() -> None:
+    unread = make_group_partition(source_offset=None, translation=None, trouble="No response.")
+    gone = make_group_partition(source_offset=None, translation=None)
+    found, aspect = group_findings([unread, gone], {}, synced=True, unreadable=["new"])
+    assert (found, aspect.compared) == ([], 0)
+    assert aspect.left_out == (
+        "1 group-partition whose offset on the source could not be read; "
+        "1 group whose offsets could not be read."
+    )
+
+
 def test_a_group_that_read_on_between_two_questions_is_not_ahead() -> None:
     later = Translation(upstream=9, downstream=54, outcome="exact")
     first = [

@@ -189,6 +189,23 @@ def test_what_stands_in_the_way_is_named() -> None:
     assert all(finding.sentence.endswith(".") for finding in plan.blockers)
 
 
+def test_a_group_that_nobody_read_before_the_source_was_lost_is_named_and_stops_no_failover() -> (
+    None
+):
+    groups = (*picture().groups, GroupSnapshot(group="new", trouble="Broker 2 did not respond."))
+    dead = plan_failover(picture(groups=groups, source_trouble="No broker can be reached."))
+    (finding,) = [one for one in dead.blockers if one.where == "new"]
+    assert "the offsets of new are unknown: Broker 2 did not respond. A failover sets" in (
+        finding.sentence
+    )
+    found = {"blockers": [dataclasses.asdict(finding)]}
+    assert remaining_blockers("failover", found) == ()
+    assert remaining_blockers("switchover", found) == (finding.sentence,)
+    # With the source there, somebody decides.
+    (finding,) = plan_failover(picture(groups=groups)).blockers
+    assert remaining_blockers("failover", {"blockers": [dataclasses.asdict(finding)]})
+
+
 @pytest.mark.parametrize(
     ("not_running", "position", "expected"),
     [("stopped", 90, {"not_running"}), ("stopped", 100, set()), ("", 90, set())],
@@ -241,8 +258,8 @@ def test_a_group_whose_offsets_cannot_be_read_is_in_the_sentence() -> None:
     hidden = GroupSnapshot(group="hidden", trouble="Not authorized.")
     good = GroupSnapshot(group="billing", group_partitions=(make_group_partition(),))
 
-    def said(*groups: GroupSnapshot, places: int) -> str:
-        plan = plan_failover(picture(groups=groups))
+    def said(*groups: GroupSnapshot, places: int, trouble: str = "") -> str:
+        plan = plan_failover(picture(groups=groups, source_trouble=trouble))
         totals = Totals(
             groups=1, places=places, proven=places, differs=0, unproven=0, unread=0, loss=0,
             loss_is="counted", loss_known=0, loss_certainty="counted", loss_unknown=0, re_reads=0,
@@ -255,5 +272,6 @@ def test_a_group_whose_offsets_cannot_be_read_is_in_the_sentence() -> None:
     assert "2 of 2 group-partitions of 1 group are verified on west." in words
     assert "Where hidden would resume is unknown: the offsets cannot be read." in words
     assert "No consumer group" not in said(hidden, places=0)
+    assert "Where hidden would resume is unknown" in said(hidden, places=0, trouble="It is lost.")
     assert "The group (2 partitions) resumes at the correct record" in said(good, places=2)
     assert "No consumer group has offsets" in said(places=0)

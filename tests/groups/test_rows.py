@@ -17,9 +17,17 @@ from mirrors.kafka.admin.groups import GroupListing, GroupListings
 from mirrors.kafka.admin.groups import GroupOffset as KafkaOffset
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.models import Flow, FlowPartition, GroupBookmark, GroupOffset, PartitionMap
+from mirrors.services.clock import Budget, milliseconds
 from mirrors.services.failover import source_groups
+from mirrors.services.groups import survey as surveys
+from mirrors.services.groups.mm2_checkpoints import store_survey
 from mirrors.services.groups.mm2_offset_syncs import write_offset_syncs
-from mirrors.services.groups.store import known_groups, store_listing, store_offset_updates
+from mirrors.services.groups.store import (
+    known_groups,
+    known_partitions,
+    store_listing,
+    store_offset_updates,
+)
 from tests.pages import world
 
 pytestmark = pytest.mark.django_db
@@ -180,3 +188,66 @@ def test_a_known_group_that_may_not_be_described_any_more_is_reported(
         "app": "",
         "hidden": refused.message,
     }
+
+
+def survey(flow: Flow, monkeypatch: pytest.MonkeyPatch, later: int, **read: int | str) -> None:
+    """Store what a survey finds when each group's offset of t-0 is this, or cannot be read."""
+    answer: Partial[str, Partial[tuple[str, int], KafkaOffset]] = Partial()
+    for group, offset in read.items():
+        if isinstance(offset, str):
+            answer.failed[group] = KafkaUnavailable(offset)
+        else:
+            answer.done[group] = Partial(done={("t", 0): KafkaOffset(offset)} if offset else {})
+    monkeypatch.setattr(surveys, "read_offsets", lambda *_, **__: answer)
+    known = known_partitions(flow=flow)
+    rows, unreadable = surveys._on_source(flow.spec.source, sorted(read), known, Budget(5.0))
+    found = surveys.Survey(
+        groups=tuple(sorted(read)),
+        group_partitions=tuple(surveys._selected(flow.spec, rows)),
+        states={},
+        unreadable=unreadable,
+    )
+    store_survey(flow=flow, spec=flow.spec, survey=found, now=NOW + timedelta(seconds=later))
+
+
+def test_a_new_group_whose_offsets_cannot_be_read_is_not_called_empty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flow = world.flow()
+    look(flow, "app", "empty", "new")
+    survey(flow, monkeypatch, 0, app="Broker 2 did not respond.", empty=0)
+    said = {row.group: (row.sync_state, row.reason) for row in flow.groups.all()}
+    wanted = "its offsets on the source could not be read: Broker 2 did not respond."
+    assert said["app"] == ("failed", wanted)
+    assert said["empty"] == ("unknown", "the group has no committed offset on the source")
+    # A plan without the source names those that nobody read, and not the empty one.
+    lost = source_groups.groups_from_rows(flow=flow, names=(), remote={"t": "a.t"})
+    assert {row.group: row.trouble for row in lost.groups} == {
+        "app": wanted,
+        "new": "found on the source; the next run reads its offsets",
+    }
+
+
+def test_an_offset_that_cannot_be_read_any_more_keeps_its_last_value_and_age(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flow = world.flow()
+    look(flow, "app", "other")
+    survey(flow, monkeypatch, 0, app=7, other=8)
+    for later in (60, 120):
+        survey(flow, monkeypatch, later, app="Broker 2 did not respond.", other=9)
+        rows = {row.group: row for row in flow.groups.filter(topic="t")}
+        app, other = rows["app"], rows["other"]
+        assert (app.source_offset, app.as_of, app.offset_since) == (7, NOW, NOW)
+        assert (app.sync_state, app.reason) == ("unknown", "Broker 2 did not respond.")
+        assert (other.source_offset, other.as_of) == (9, NOW + timedelta(seconds=later))
+        assert (app.source_lag, app.translated_offset) == (None, None)
+    lost = source_groups.groups_from_rows(flow=flow, names=(), remote={"t": "a.t"})
+    (group,) = (row for row in lost.groups if row.group == "app")
+    assert group.seen_at == milliseconds(NOW)
+    assert [row.source_offset for row in group.group_partitions] == [7]
+    # Read again, it is as new as the others; deleted, it is gone.
+    survey(flow, monkeypatch, 180, app=7, other=9)
+    assert flow.groups.get(group="app").as_of == NOW + timedelta(seconds=180)
+    survey(flow, monkeypatch, 240, app=0, other=9)
+    assert not flow.groups.filter(group="app", topic="t").exists()

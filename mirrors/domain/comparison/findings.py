@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Literal
 
 from mirrors.domain.comparison.alignment import Difference
@@ -96,13 +96,23 @@ def extra_partition_finding(
 
 
 def group_findings(
-    group_partitions: Iterable[GroupPartition], states: dict[str, str], *, synced: bool
+    group_partitions: Iterable[GroupPartition],
+    states: dict[str, str],
+    *,
+    synced: bool,
+    unreadable: Collection[str] = (),
 ) -> tuple[list[Finding], Aspect]:
-    """Compare each group's offset on the target with the offset by the exact map."""
+    """Compare each group's offset on the target with the offset by the exact map.
+
+    `unreadable`: groups whose offsets on the source were never read.
+    """
     found: list[Finding] = []
-    compared = unknown = active = 0
+    compared = unknown = active = unread = 0
     for group_partition in group_partitions:
-        if group_partition.left_out or group_partition.source_offset is None:
+        if group_partition.left_out or group_partition.has_no_offset:
+            continue
+        if group_partition.source_offset is None:
+            unread += 1
             continue
         if states.get(group_partition.group, "") not in IDLE:
             active += 1
@@ -127,6 +137,12 @@ def group_findings(
         words.append("sync.group.offsets.enabled is false, so no group is expected on the target")
     if unknown:
         words.append(f"{plural(unknown, 'group-partition')} without an exact translation")
+    if unread:
+        words.append(
+            f"{plural(unread, 'group-partition')} whose offset on the source could not be read"
+        )
+    if unreadable:
+        words.append(f"{plural(len(unreadable), 'group')} whose offsets could not be read")
     if active:
         words.append(f"{plural(active, 'group-partition')} of groups with members on the target")
     differs = sum(row.weight == "differs" for row in found)

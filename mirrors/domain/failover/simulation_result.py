@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from mirrors.domain.account.partition import Certainty
 from mirrors.domain.account.sentences import amount
+from mirrors.domain.failover.findings.blockers import UNREAD
 from mirrors.domain.failover.plan import FailoverPlan, sum_owed
 from mirrors.domain.failover.plan_types import GroupPartitionPlan
 from mirrors.domain.failover.read_verification import ReadVerification
@@ -234,7 +235,7 @@ def sentence(plan: FailoverPlan, totals: Totals, *, source: str, target: str) ->
 
 def _unread_text(plan: FailoverPlan) -> str:
     """Groups whose offsets cannot be read are in no other figure."""
-    unread = sorted(one.where for one in plan.blockers if one.code == "no_groups")
+    unread = sorted(one.where for one in plan.blockers if one.code in UNREAD)
     if not unread:
         return ""
     return f"Where {_names(unread)} would resume is unknown: the offsets cannot be read."

@@ -66,6 +66,11 @@ class GroupPartition:
         return self.source_offset is None and not self.trouble
 
     @property
+    def is_unread(self) -> bool:
+        """Whether the source did not tell the committed offset; `trouble` says why."""
+        return self.source_offset is None and bool(self.trouble)
+
+    @property
     def is_empty_there(self) -> bool:
         """Whether the remote partition is empty and the map has no offset in it."""
         copied = self.translation is not None and self.translation.downstream is not None

@@ -94,11 +94,15 @@ def read_metadata(
     survey = survey_groups(flow=flow, spec=spec, now=now, budget=Budget(LOOK_S))
     group_partitions = [row for row in survey.group_partitions if not topics or row.topic in topics]
     synced = spec.settings.sync_group_offsets_enabled
-    groups, standing = group_findings(group_partitions, survey.states, synced=synced)
+    groups, standing = group_findings(
+        group_partitions, survey.states, synced=synced, unreadable=survey.unreadable
+    )
     if standing.differs:
         again = survey_groups(flow=flow, spec=spec, now=now, budget=Budget(LOOK_S))
         group_partitions = with_later_translations(group_partitions, again.group_partitions)
-        groups, standing = group_findings(group_partitions, survey.states, synced=synced)
+        groups, standing = group_findings(
+            group_partitions, survey.states, synced=synced, unreadable=survey.unreadable
+        )
         tick()
     aspects = (
         Aspect(

@@ -16,7 +16,7 @@ from mirrors.kafka.admin.groups import list_reachable_groups, read_offsets
 from mirrors.kafka.connection.admin_client import Partial
 from mirrors.models import Flow, GroupOffset
 from mirrors.services.clock import milliseconds
-from mirrors.services.groups.store import is_storable, known_groups
+from mirrors.services.groups.store import is_storable, known_groups, unread_groups
 
 # How long to wait for a transaction that holds a group's offsets.
 HELD_S = 5.0
@@ -84,8 +84,9 @@ def groups_from_rows(
     for row in rows.filter(group__in=asked) if asked else rows:
         if row.topic in remote:
             by_group.setdefault(row.group, []).append(row)
+    never_read = {} if asked else unread_groups(flow=flow)
     pictures = []
-    for group in asked or sorted(by_group):
+    for group in asked or sorted({*by_group, *never_read}):
         seen = by_group.get(group, [])
         group_partitions = tuple(
             GroupPartition(
@@ -101,7 +102,7 @@ def groups_from_rows(
             GroupSnapshot(
                 group=group,
                 group_partitions=group_partitions,
-                trouble="" if seen else NOT_SEEN,
+                trouble="" if seen else never_read.get(group, NOT_SEEN),
                 seen_at=milliseconds(min(row.as_of for row in seen)) if seen else None,
             )
         )

@@ -9,6 +9,7 @@ from datetime import datetime
 from django.db import transaction
 
 from mirrors.domain.groups.checkpoints import OffsetUpdate, plan_checkpoint, plan_offset_update
+from mirrors.domain.groups.reasons import name_of, summarize
 from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.internal_topics.encoding import MalformedRecord
 from mirrors.domain.internal_topics.records import Checkpoint
@@ -21,7 +22,7 @@ from mirrors.kafka.internal_topics.topic_tail import LogPosition, find_range, re
 from mirrors.models import Flow, GroupBookmark, KnownCheckpoint
 from mirrors.services.clock import Budget, moment
 from mirrors.services.groups.store import is_valid_checkpoint, store_offset_updates, written_offsets
-from mirrors.services.groups.survey import Survey, flow_of, summarize
+from mirrors.services.groups.survey import Survey, flow_of
 
 Key = tuple[str, str, int]
 _BATCH = 500
@@ -72,11 +73,13 @@ def emit_checkpoints(context: SyncTaskContext, survey: Survey) -> Outcome:
         },
         reasons=summarize(
             (
-                plan.reason,
-                f"{group_partition.group} in {group_partition.topic}-{group_partition.partition}",
+                *survey.troubles(),
+                *(
+                    (plan.reason, name_of(group_partition))
+                    for group_partition, plan in zip(survey.group_partitions, plans, strict=True)
+                    if plan.checkpoint is None and not plan.is_quiet
+                ),
             )
-            for group_partition, plan in zip(survey.group_partitions, plans, strict=True)
-            if plan.checkpoint is None and not plan.is_quiet
         ),
     )
 
@@ -88,7 +91,9 @@ def store_survey(*, flow: Flow, spec: FlowSpec, survey: Survey, now: datetime) -
         (group_partition, _waiting(spec, survey, group_partition, wrote))
         for group_partition in survey.group_partitions
     ]
-    store_offset_updates(flow=flow, groups=survey.groups, found=found, now=now)
+    store_offset_updates(
+        flow=flow, groups=survey.groups, found=found, unreadable=survey.unreadable, now=now
+    )
 
 
 def _waiting(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -30,6 +30,8 @@ _BATCH = 500
 _LONGEST_STATE = 32
 _NEW = "found on the source; the next run reads its offsets"
 _NO_OFFSETS = "the group has no committed offset on the source"
+# States of a group without group-partitions whose offsets were never read.
+_NOT_READ, _FAILED = "waiting", "failed"
 _KEY = ("flow", "group", "topic", "partition", "route")
 _FIELDS = (
     "remote_topic",
@@ -78,6 +80,12 @@ def known_partitions(*, flow: Flow) -> dict[str, set[TopicPartition]]:
     return found
 
 
+def unread_groups(*, flow: Flow) -> dict[str, str]:
+    """Groups on the source whose offsets were never read, with the reason."""
+    rows = GroupOffset.objects.filter(flow=flow, partition=NO_PARTITION).order_by()
+    return dict(rows.filter(sync_state__in=(_NOT_READ, _FAILED)).values_list("group", "reason"))
+
+
 def written_offsets(*, flow: Flow) -> dict[Key, int]:
     """The last offset that the flow committed for each group, or found equal to the source's."""
     rows = GroupOffset.objects.filter(flow=flow, wrote__isnull=False).order_by()
@@ -120,7 +128,7 @@ def store_listing(
             GroupOffset(
                 flow=flow,
                 group=name,
-                sync_state="waiting" if verdict.chosen else EXCLUDED,
+                sync_state=_NOT_READ if verdict.chosen else EXCLUDED,
                 reason=_NEW if verdict.chosen else verdict.reason,
                 source_state=listed.groups[name].state[:_LONGEST_STATE],
                 as_of=now,
@@ -155,56 +163,71 @@ def store_offset_updates(
     groups: Collection[str],
     found: Iterable[tuple[GroupPartition, OffsetUpdate]],
     now: datetime,
+    unreadable: Mapping[str, str] | None = None,
 ) -> None:
-    """Make the rows of these groups equal to the survey; without offsets there is no row."""
+    """Make the rows of these groups equal to the survey; without offsets there is no row.
+
+    Where the survey could not read an offset, the row keeps the last one with its age: a plan
+    needs it when the whole source is lost. `unreadable`: groups without any known offset, with the
+    reason.
+    """
+    found, never_read = list(found), unreadable or {}
     wrote = written_offsets(flow=flow)
     rows = [
-        _row(
-            flow,
-            group_partition,
-            move,
-            wrote.get(group_partition.key),
-            now,
-        )
+        _row(flow, group_partition, move, wrote.get(group_partition.key), now)
         for group_partition, move in found
         if group_partition.source_offset is not None
         or group_partition.target_offset is not None
         or group_partition.trouble
     ]
     chosen = set(groups)
-    empty = chosen - {row.group for row in rows}
     rows += [
-        GroupOffset(flow=flow, group=name, sync_state="unknown", reason=_NO_OFFSETS, as_of=now)
-        for name in sorted(empty)
+        GroupOffset(
+            flow=flow,
+            group=name,
+            sync_state=_FAILED if name in never_read else "unknown",
+            reason=never_read.get(name, _NO_OFFSETS),
+            as_of=now,
+        )
+        for name in sorted(chosen - {row.group for row in rows})
     ]
+    unread = {group_partition.key for group_partition, _ in found if group_partition.is_unread}
     with transaction.atomic():
         known = _stored(flow)
-        for row in rows:
+        kept = [row for row in rows if _key(row) in unread and _keep_offset(row, known)]
+        fresh = [row for row in rows if row.as_of == now]
+        for row in fresh:
             _keep_offset_age(row, known.get(_key(row)), now)
-        changed = [row for row in rows if _values(row) != known.get(_key(row), _NOT_STORED).values]
-        kept = set(map(_key, rows))
-        gone = [row.pk for key, row in known.items() if key[0] in chosen and key not in kept]
+        changed = [row for row in fresh if _values(row) != known.get(_key(row), _NOT_STORED).values]
+        there = set(map(_key, rows))
+        gone = [row.pk for key, row in known.items() if key[0] in chosen and key not in there]
         for start in range(0, len(gone), _BATCH):
             GroupOffset.objects.filter(pk__in=gone[start : start + _BATCH]).delete()
-        GroupOffset.objects.bulk_create(
-            changed,
-            batch_size=_BATCH,
-            update_conflicts=True,
-            unique_fields=_KEY,
-            update_fields=[*_FIELDS, "as_of"],
-        )
+        _upsert(changed)
         # Most rows are as they were: one statement instead of writing each.
         same = _surveyed(flow).filter(as_of__lt=now)
         same.exclude(group__in={key[0] for key in known} - chosen).update(as_of=now)
+        _upsert(kept)
         refresh_summaries(flow)
+
+
+def _upsert(rows: list[GroupOffset]) -> None:
+    GroupOffset.objects.bulk_create(
+        rows,
+        batch_size=_BATCH,
+        update_conflicts=True,
+        unique_fields=_KEY,
+        update_fields=[*_FIELDS, "as_of"],
+    )
 
 
 class _Stored(NamedTuple):
     pk: int
+    as_of: datetime | None
     values: tuple[Any, ...]
 
 
-_NOT_STORED = _Stored(0, ())
+_NOT_STORED = _Stored(0, None, ())
 
 
 def _surveyed(flow: Flow) -> QuerySet[GroupOffset]:
@@ -212,10 +235,10 @@ def _surveyed(flow: Flow) -> QuerySet[GroupOffset]:
 
 
 def _stored(flow: Flow) -> dict[Key, _Stored]:
-    rows = _surveyed(flow).values_list("pk", *_KEY[1:], *_FIELDS)
+    rows = _surveyed(flow).values_list("pk", "as_of", *_KEY[1:], *_FIELDS)
     return {
-        (group, topic, partition, route): _Stored(pk, tuple(values))
-        for pk, group, topic, partition, route, *values in rows
+        (group, topic, partition, route): _Stored(pk, as_of, tuple(values))
+        for pk, as_of, group, topic, partition, route, *values in rows
     }
 
 
@@ -224,6 +247,17 @@ def _key(row: GroupOffset) -> Key:
 
 
 _values = operator.attrgetter(*_FIELDS)
+
+
+def _keep_offset(row: GroupOffset, known: Mapping[Key, _Stored]) -> bool:
+    """Keep the last offset with its age, if there is one; the row says why it is not newer."""
+    before = known.get(_key(row), _NOT_STORED)
+    figures = dict(zip(_FIELDS, before.values, strict=False))
+    if before.as_of is None or figures["source_offset"] is None:
+        return False
+    row.source_offset, row.offset_since = figures["source_offset"], figures["offset_since"]
+    row.as_of = before.as_of
+    return True
 
 
 def _keep_offset_age(row: GroupOffset, known: _Stored | None, now: datetime) -> None:

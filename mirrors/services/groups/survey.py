@@ -7,7 +7,6 @@ logs' ends. The states on the target are read last, as close to a write as possi
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
@@ -15,6 +14,7 @@ from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.filters.groups import GroupVerdict
 from mirrors.domain.filters.topics import TopicSelection
 from mirrors.domain.groups.checkpoints import name_taken
+from mirrors.domain.groups.reasons import summarize
 from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.offsets.translation import Translation
 from mirrors.domain.replication_policy import policy_for
@@ -40,11 +40,19 @@ _MIXED = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Survey:
-    """All group-partitions of the selected groups; `states` of those that the target has."""
+    """All group-partitions of the selected groups; `states` of those that the target has.
+
+    `unreadable`: groups whose offsets were never read, neither now nor earlier, with the reason.
+    """
 
     groups: tuple[str, ...]
     group_partitions: tuple[GroupPartition, ...]
     states: dict[str, str]
+    unreadable: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def troubles(self) -> Iterator[tuple[str, str]]:
+        """Reason and name of each unreadable group, for `summarize`."""
+        return ((reason, name) for name, reason in self.unreadable.items())
 
 
 def discover_groups(context: SyncTaskContext) -> Outcome:
@@ -82,7 +90,7 @@ def survey_groups(*, flow: Flow, spec: FlowSpec, now: datetime, budget: Budget) 
         find_groups(flow=flow, spec=spec, now=now, budget=budget)
     groups = known_groups(flow=flow, spec=spec)
     known = known_partitions(flow=flow)
-    seen = _on_source(spec.source, groups, known, budget)
+    seen, unreadable = _on_source(spec.source, groups, known, budget)
     group_partitions = _selected(spec, seen)
     refresh_index(flow=flow, deadline_s=budget.left_s)
     if spec.settings.skip_replicated and not _is_settled(flow, budget):
@@ -95,7 +103,12 @@ def survey_groups(*, flow: Flow, spec: FlowSpec, now: datetime, budget: Budget) 
     with Admin(spec.target, client_id="understudy-groups") as admin:
         group_partitions = _with_ends(admin, group_partitions, budget)
     states, group_partitions = read_target(spec.target, group_partitions, budget)
-    return Survey(groups=tuple(groups), group_partitions=tuple(group_partitions), states=states)
+    return Survey(
+        groups=tuple(groups),
+        group_partitions=tuple(group_partitions),
+        states=states,
+        unreadable=unreadable,
+    )
 
 
 def _is_settled(flow: Flow, budget: Budget) -> bool:
@@ -169,8 +182,11 @@ def _at_target(
 
 def _on_source(
     source: ClusterSpec, groups: list[str], known: Mapping[str, set[TopicPartition]], budget: Budget
-) -> list[GroupPartition]:
-    """Every group-partition with an offset now or at the last survey."""
+) -> tuple[list[GroupPartition], dict[str, str]]:
+    """Every group-partition with an offset now or at the last survey.
+
+    And the groups whose offsets were never read, with the reason.
+    """
     every: dict[str, Iterable[TopicPartition] | None] = dict.fromkeys(groups)
     found = read_offsets(source, every, deadline_s=budget.left_s)
     lost = {
@@ -181,14 +197,17 @@ def _on_source(
     # Kafka omits what an open transaction holds, unless it is requested by name.
     again = read_offsets(source, lost, deadline_s=budget.left_s) if lost else Partial()
     group_partitions: list[GroupPartition] = []
+    unreadable: dict[str, str] = {}
     for group in groups:
         if group in found.failed:
             trouble = found.failed[group].message
-            rows = known.get(group, set())
-            group_partitions += [_troubled(group, tp, trouble) for tp in sorted(rows)]
+            rows = [_troubled(group, tp, trouble) for tp in sorted(known.get(group, set()))]
+            group_partitions += rows
+            if not rows:
+                unreadable[group] = f"its offsets on the source could not be read: {trouble}"
             continue
         group_partitions += _of_group(group, found.done[group], lost.get(group, []), again)
-    return group_partitions
+    return group_partitions, unreadable
 
 
 def _of_group(
@@ -357,21 +376,6 @@ def _with_ends(
             )
         )
     return found
-
-
-def summarize(reasons: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """Each reason once, with its count and one example. The rows have the reason of each group."""
-    counts: Counter[str] = Counter()
-    examples: dict[str, str] = {}
-    for reason, example in reasons:
-        counts[reason] += 1
-        examples.setdefault(reason, example)
-    return tuple(
-        f"{examples[reason]}: {reason}."
-        if count == 1
-        else f"{count} group-partitions, such as {examples[reason]}: {reason}."
-        for reason, count in counts.most_common()
-    )
 
 
 def flow_of(context: SyncTaskContext) -> Flow:

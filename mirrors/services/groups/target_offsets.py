@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.groups.checkpoints import OffsetUpdate, plan_offset_update
+from mirrors.domain.groups.reasons import name_of, summarize
 from mirrors.domain.groups.resume import GroupPartition
 from mirrors.domain.specs import ClusterSpec
 from mirrors.domain.sync.schedule import Outcome, SyncTaskContext
 from mirrors.kafka.admin.groups import GroupOffset, write_offsets
 from mirrors.services.clock import Budget, moment
 from mirrors.services.groups.store import store_offset_updates, written_offsets
-from mirrors.services.groups.survey import Survey, flow_of, read_target, summarize
+from mirrors.services.groups.survey import Survey, flow_of, read_target
 
 Key = tuple[str, str, int, str]
 # The number of groups whose state is read right before they are set, so that little time passes.
@@ -33,7 +34,9 @@ def move_groups(context: SyncTaskContext, survey: Survey) -> Outcome:
     now, budget = moment(context.now), Budget(context.deadline_s)
     wrote = written_offsets(flow=flow)
     found = list(_moved(spec.target, survey, wrote, budget))
-    store_offset_updates(flow=flow, groups=survey.groups, found=found, now=now)
+    store_offset_updates(
+        flow=flow, groups=survey.groups, found=found, unreadable=survey.unreadable, now=now
+    )
     states = [move.state for _, move in found]
     return Outcome(
         counts={
@@ -44,11 +47,13 @@ def move_groups(context: SyncTaskContext, survey: Survey) -> Outcome:
         },
         reasons=summarize(
             (
-                move.reason,
-                f"{group_partition.group} in {group_partition.topic}-{group_partition.partition}",
+                *survey.troubles(),
+                *(
+                    (move.reason, name_of(group_partition))
+                    for group_partition, move in found
+                    if move.state not in ("moved", "in_sync")
+                ),
             )
-            for group_partition, move in found
-            if move.state not in ("moved", "in_sync")
         ),
     )
 

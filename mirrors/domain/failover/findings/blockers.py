@@ -35,6 +35,9 @@ from mirrors.domain.groups.resume import GroupPartition
 
 # Names listed in one sentence.
 NAMED = 5
+# The offsets of a group are unknown: the source refused, or it is lost and they were never read.
+NO_GROUPS, NEVER_READ = "no_groups", "never_read"
+UNREAD = (NO_GROUPS, NEVER_READ)
 
 
 def find_blockers(
@@ -122,12 +125,19 @@ def _topic_and_permission_blockers(picture: FailoverSnapshot) -> Iterator[Findin
 def _group_blockers(
     picture: FailoverSnapshot, group: GroupSnapshot, oldest_ms: int
 ) -> Iterator[Finding]:
-    if group.trouble:
+    if group.trouble and picture.source_trouble:
+        text = (
+            f"{picture.source} is unreachable, and the offsets of {group.group} are unknown: "
+            f"{ended(group.trouble)} A failover sets no offset for it. Its members start at the "
+            f"offsets that it has on {picture.target}, or where auto.offset.reset says."
+        )
+        yield Finding(code=NEVER_READ, where=group.group, sentence=text, page="groups")
+    elif group.trouble:
         text = (
             f"Cannot read the offsets of {group.group}: {ended(group.trouble)} To switch the "
             "other groups over, simulate without this group."
         )
-        yield Finding(code="no_groups", where=group.group, sentence=text, page="groups")
+        yield Finding(code=NO_GROUPS, where=group.group, sentence=text, page="groups")
     if group.taken:
         text = (
             f"{group.group}: {group.taken} on {picture.target}, so its offsets cannot be set. "

@@ -14,7 +14,11 @@ from mirrors.domain.formatting import plural
 # A loss that grew by fewer records than this, or less than doubled, does not stop a run.
 LOSS_MARGIN = 1_000
 # A run stops the flow itself, and the last figures of a dead source grow older by themselves.
-EXPECTED = {"switchover": {"writing"}, "failover": {"writing", "not_running", "sample_too_old"}}
+# What nobody read before the source was lost, nobody can read any more.
+EXPECTED = {
+    "switchover": {"writing"},
+    "failover": {"writing", "not_running", "sample_too_old", "never_read"},
+}
 Plan = Mapping[str, Any]
 
 
