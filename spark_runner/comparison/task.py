@@ -65,7 +65,8 @@ def compare_with_rules(
 ) -> Iterator[Any]:
     """The first worker of a job with rules: the source's records go through Spark."""
     # pyarrow takes memory that tasks without rules do not need.
-    from spark_runner.sql.evaluator import ArrowEvaluator, serve  # noqa: PLC0415
+    from spark_runner.sql.evaluator import ArrowEvaluator  # noqa: PLC0415
+    from spark_runner.sql.workers import serve  # noqa: PLC0415
 
     work = RangeWork.from_json(text)
 

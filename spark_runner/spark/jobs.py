@@ -132,7 +132,7 @@ class SparkJobs:
         group: str,
         name: str,
     ) -> str:
-        """The same for a function that evaluates rules (`sql.evaluator.serve`)."""
+        """The same for a function that evaluates rules (`sql.workers.serve`)."""
         try:
             self._name_job(group, name, pool=group)
             return evaluate_in_job(self.session(), rules, first_worker)

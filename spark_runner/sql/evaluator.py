@@ -1,4 +1,4 @@
-"""The Python ends of a job with rules: the worker with the copy loop, and the one that returns.
+"""Evaluates a slice's rules in Spark: requests go out as rows, answers come back by a socket.
 
 Imported only in such jobs, since pyarrow takes memory and time.
 """
@@ -11,11 +11,10 @@ import os
 import queue
 import shutil
 import socket
-import struct
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,16 +22,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrors.domain.errors import UnderstudyError
-from mirrors.domain.schemas.registry import RegistrySpec, registry_of
+from mirrors.domain.schemas.registry import RegistrySpec
 from mirrors.domain.schemas.subjects import SubjectSelection
-from mirrors.domain.specs import FlowSpec
 from mirrors.domain.transforms.rules import TransformRule
-from mirrors.function_modules import ModuleRefused, refused_rules
-from mirrors.kafka.security.secrets import resolve_mask
-from spark_runner import task
+from mirrors.function_modules import ModuleRefused
 from spark_runner.engine.transforms.evaluation import MODULE_REFUSED, EvaluatedRows, Halt, Row
-from spark_runner.ipc.messages import Figures, SliceResult, SliceWork
+from spark_runner.ipc.messages import Figures, SliceResult
 from spark_runner.sql import columns
+from spark_runner.sql.arrow_columns import (
+    VALUES,
+    arrow_schema,
+    as_array,
+    headers_of,
+    nulls_of,
+    read_frame,
+    whole_column,
+)
 from spark_runner.sql.columns import (
     ADDRESS,
     ARGUMENTS,
@@ -44,45 +49,15 @@ from spark_runner.sql.columns import (
     KEEP,
     RECORD,
     RESULT,
-    SECRET,
     changed_fields,
-    maps_ids,
-    reads_schemas,
-    secret_references,
     used_columns,
 )
-from spark_runner.sql.function_process import CalledFunctions, FunctionThread, result_type
+from spark_runner.sql.function_process import CalledFunctions, FunctionThread
 from spark_runner.sql.metrics import TaskMetrics
 from spark_runner.sql.schemas import SchemaFiles, ids_of
-from spark_runner.sql.user_functions import FunctionCall, UserCode
+from spark_runner.sql.user_functions import FunctionCall
 
-_HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
-_TYPES: Final[dict[str, Any]] = {
-    columns.KIND: pa.int32(),
-    columns.RULE: pa.int32(),
-    columns.TEXT: pa.string(),
-    columns.FLUSH: pa.binary(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestamp_type": pa.int32(),
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "headers": _HEADERS,
-}
-_SCHEMAS: Final[pa.Field] = pa.field(columns.SCHEMAS, pa.string())
 _OF_REQUESTS: Final = pa.array([RECORD, ARGUMENTS], pa.int32())
-_CONNECT_S = 60.0
-_SIZE = struct.Struct(">Q")
-# One column of a request, from its records.
-_VALUES: Final[dict[str, Callable[[Row], Any]]] = {
-    "offset": lambda row: row[0].offset,
-    "timestamp": lambda row: row[0].timestamp * 1000 if row[0].timestamp >= 0 else None,
-    "timestamp_type": lambda row: row[2],
-    "key": lambda row: row[1].key,
-    "value": lambda row: row[1].value,
-}
 
 
 class EvaluationEnded(UnderstudyError):
@@ -104,127 +79,6 @@ class _Request:
     sent: dict[str, Any] | None = None
     called: CalledFunctions | None = None
     answer: EvaluatedRows | None = None
-
-
-def arrow_schema(rules: Sequence[TransformRule], calls: Sequence[FunctionCall] = ()) -> pa.Schema:
-    """What `columns.input_schema` is for Spark."""
-    names = (*columns.FIXED, *used_columns(rules))
-    secret_names = [SECRET + reference for reference in secret_references(rules)]
-    return pa.schema(
-        [pa.field(name, _TYPES[name]) for name in names]
-        + [pa.field(name, pa.binary()) for name in secret_names]
-        + ([_SCHEMAS] if reads_schemas(rules) else [])
-        + [pa.field(call.column, result_type(call)) for call in calls]
-    )
-
-
-def secrets_of(rules: Sequence[TransformRule]) -> dict[str, bytes]:
-    """The secrets by their columns. Raises SecretUnavailable."""
-    return {
-        SECRET + reference: resolve_mask(reference).reveal().encode()
-        for reference in secret_references(rules)
-    }
-
-
-def copy_records(
-    work_json: str, _: Iterable[Any], user_code: UserCode | None = None
-) -> Iterator[pa.RecordBatch]:
-    """The first worker: runs the copy loop in a thread, and passes its requests to Spark."""
-    work = SliceWork.from_json(work_json)
-
-    def run(evaluator: ArrowEvaluator) -> str:
-        result = task.run(work, evaluator, evaluator.note)
-        evaluator.note(result, is_last=True)
-        return result.to_json()
-
-    def failed(message: str, code: str) -> str:
-        return SliceResult(ended_because="failed", reason=message, code=code).to_json()
-
-    yield from serve(work.spec, run, failed, user_code)
-
-
-def serve(
-    spec: FlowSpec,
-    run: Callable[[ArrowEvaluator], str],
-    failed: Callable[[str, str], str],
-    user_code: UserCode | None,
-) -> Iterator[pa.RecordBatch]:
-    """In the first worker: let `run` evaluate rules in a thread; returns what goes to Spark.
-
-    `run` returns the task's result. `failed` makes one of a message and its code.
-    """
-    task.prepare_worker()
-    rules = spec.settings.transforms
-    secrets: dict[str, bytes] = {}
-    refused: UnderstudyError | None = None
-    try:
-        secrets = secrets_of(rules)
-    except UnderstudyError as error:
-        refused = error
-    if user_code is None:
-        evaluator = ArrowEvaluator(rules, secrets)
-    else:
-        evaluator = ArrowEvaluator(rules, secrets, user_code.calls)
-        # Executors may be on other hosts than the driver.
-        evaluator.refused.update({**refused_rules(rules), **user_code.refused})
-
-    def run_to_the_end() -> None:
-        result = failed("The task ended without a result.", "defect")
-        try:
-            result = run(evaluator)
-        finally:
-            evaluator.end(result)
-
-    try:
-        if refused is None and reads_schemas(rules):
-            source, target = spec.source, spec.target
-            evaluator.read_schemas(
-                registry_of(source.alias, source.properties),
-                registry_of(target.alias, target.properties) if maps_ids(rules) else None,
-                spec.settings.schema_selection,
-                waits=spec.settings.sync_schemas_missing == "wait",
-            )
-    except UnderstudyError as error:
-        refused = error
-    try:
-        if refused is None:
-            threading.Thread(target=run_to_the_end, name="with rules", daemon=True).start()
-        else:
-            evaluator.end(failed(refused.message, refused.code))
-        yield from evaluator.batches()
-    finally:
-        evaluator.close()
-
-
-def return_records(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The second worker: sends results to the first one; returns what the task's result is.
-
-    The first worker closes the socket when the copy loop has ended, which may be before this one
-    has connected. Then only the task's result counts, which follows.
-    """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        is_first = is_listening = True
-        for batch in batches:
-            kinds = batch.column(0).to_pylist()
-            try:
-                if is_first:
-                    connection.settimeout(_CONNECT_S)
-                    connection.connect(batch.column(1)[kinds.index(ADDRESS)].as_py())
-                    connection.settimeout(None)
-                    _send(connection, batch.schema.serialize())
-                if is_listening:
-                    _send(connection, batch.serialize())
-            except (FileNotFoundError, ConnectionError):
-                is_listening = False
-            is_first = False
-            if RESULT in kinds:
-                text = batch.column(1)[kinds.index(RESULT)].as_py()
-                yield pa.record_batch([pa.array([text])], names=["result"])
-
-
-def _send(connection: socket.socket, data: pa.Buffer) -> None:
-    connection.sendall(_SIZE.pack(data.size))
-    connection.sendall(data)
 
 
 class ArrowEvaluator:
@@ -334,11 +188,11 @@ class ArrowEvaluator:
         found: dict[str, Any] = {columns.KIND: [RECORD] * count, columns.RULE: [rule] * count}
         for name in self._used:
             if name == "headers":
-                found[name] = _headers_of(rows)
+                found[name] = headers_of(rows)
             elif name in fixed:
                 found[name] = [fixed[name]] * count
             else:
-                value = _VALUES[name]
+                value = VALUES[name]
                 found[name] = [value(row) for row in rows]
         for name, secret in self._secrets.items():
             found[name] = [secret] * count
@@ -354,7 +208,7 @@ class ArrowEvaluator:
         if self._functions is not None and self._functions.serves(rule):
             # Spark evaluates the arguments of its functions first.
             fields = (field for field in self._schema if field.name in found)
-            request.sent = {field.name: _array(found[field.name], field.type) for field in fields}
+            request.sent = {field.name: as_array(found[field.name], field.type) for field in fields}
             found = {**request.sent, columns.KIND: [ARGUMENTS] * count}
         self._evaluate(request, found)
 
@@ -429,7 +283,7 @@ class ArrowEvaluator:
     def _put(self, found: dict[str, Any]) -> None:
         count = len(found[columns.KIND])
         arrays = [
-            _array(found[field.name], field.type)
+            as_array(found[field.name], field.type)
             if field.name in found
             else pa.nulls(count, field.type)
             for field in self._schema
@@ -455,9 +309,9 @@ class ArrowEvaluator:
         try:
             connection, _ = self._listener.accept()
             with connection, connection.makefile("rb") as stream:
-                schema = pa.ipc.read_schema(pa.py_buffer(_frame(stream)))
+                schema = pa.ipc.read_schema(pa.py_buffer(read_frame(stream)))
                 while True:
-                    data = _frame(stream)
+                    data = read_frame(stream)
                     self._results.put(pa.ipc.read_record_batch(pa.py_buffer(data), schema))
                     os.write(self._wake, b"\0")
         except (OSError, EOFError, pa.ArrowException):
@@ -483,15 +337,15 @@ class ArrowEvaluator:
 
     def _answer(self, request: _Request, table: pa.Table) -> EvaluatedRows:
         rule = self._rules[request.rule]
-        keep = _column(table, KEEP)
+        keep = whole_column(table, KEEP)
         kept = pc.fill_null(pc.struct_field(keep, 0), False).to_pylist()
-        failed = dict.fromkeys(_nulls(keep), "where")
+        failed = dict.fromkeys(nulls_of(keep), "where")
         changed: dict[str, list[Any] | None] = dict.fromkeys(CHANGES)
         for field in self._changed:
             if field not in rule.expressions:
                 continue
-            column = _column(table, CHANGES[field])
-            for number in _nulls(column):
+            column = whole_column(table, CHANGES[field])
+            for number in nulls_of(column):
                 if kept[number]:
                     failed.setdefault(number, field)
             changed[field] = column.field(0).to_pylist()
@@ -515,47 +369,3 @@ class ArrowEvaluator:
             interrupted={number for number, one in failures.items() if one.is_interrupted},
             halt=request.called.halt,
         )
-
-
-def _array(values: Any, kind: Any) -> Any:
-    return values if isinstance(values, pa.Array) else pa.array(values, kind)
-
-
-def _headers_of(rows: Sequence[Row]) -> Any:
-    """The headers of all records, from one list of names and one of values."""
-    names: list[str] = []
-    values: list[bytes | None] = []
-    ends = [0]
-    for _, fields, _ in rows:
-        for name, value in fields.headers:
-            names.append(name)
-            values.append(value)
-        ends.append(len(names))
-    flat = pa.StructArray.from_arrays(
-        [pa.array(names, pa.string()), pa.array(values, pa.binary())], names=["key", "value"]
-    )
-    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), flat).cast(_HEADERS)
-
-
-def _column(table: pa.Table, name: str) -> Any:
-    column = table.column(name)
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _nulls(column: Any) -> list[int]:
-    """The numbers of the rows without a value."""
-    if not column.null_count:
-        return []
-    found: list[int] = pc.indices_nonzero(column.is_null()).to_pylist()
-    return found
-
-
-def _frame(stream: Any) -> bytes:
-    head = stream.read(_SIZE.size)
-    if len(head) < _SIZE.size:
-        raise EOFError
-    (size,) = _SIZE.unpack(head)
-    data: bytes = stream.read(size)
-    if len(data) < size:
-        raise EOFError
-    return data

@@ -84,7 +84,7 @@ def open_session(context: SparkContext, directory: Path) -> SparkSession:
 def run_with_rules(session: SparkSession, work: SliceWork) -> SliceResult:
     """Run the epoch; blocks until it has ended. Raises what Spark raises."""
     # pyarrow takes memory that runners without rules do not need.
-    from spark_runner.sql.evaluator import copy_records  # noqa: PLC0415
+    from spark_runner.sql.workers import copy_records  # noqa: PLC0415
 
     first_worker = functools.partial(copy_records, work.to_json())
     return SliceResult.from_json(
@@ -101,7 +101,7 @@ def evaluate_in_job(
 
     `first_worker` gets `user_code` if a rule calls functions of modules.
     """
-    from spark_runner.sql.evaluator import return_records  # noqa: PLC0415
+    from spark_runner.sql.workers import return_records  # noqa: PLC0415
 
     calls: ModuleCalls | None = None
     if any(rule.modules for rule in rules):

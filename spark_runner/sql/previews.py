@@ -293,7 +293,8 @@ def _relation(
     # pyarrow takes memory that runners without rules do not need.
     import pyarrow as pa  # noqa: PLC0415
 
-    from spark_runner.sql.evaluator import arrow_schema, secrets_of  # noqa: PLC0415
+    from spark_runner.sql.arrow_columns import arrow_schema  # noqa: PLC0415
+    from spark_runner.sql.workers import secrets_of  # noqa: PLC0415
 
     calls = code.calls.calls if code is not None else ()
     schema, secrets = arrow_schema(request.rules, calls), secrets_of(request.rules)

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from mirrors.domain.transforms.rules import TransformRule
 from spark_runner.ipc.messages import PartitionFigure, SliceResult
-from spark_runner.sql.evaluator import ArrowEvaluator, return_records
+from spark_runner.sql.evaluator import ArrowEvaluator
 from spark_runner.sql.metrics import TaskMetrics
+from spark_runner.sql.workers import return_records
 
 
 def descriptors() -> set[str]:

@@ -34,7 +34,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 def test_input_adds_up_and_output_is_the_last_total(session: SparkSession) -> None:
     def rows(_: Iterable[Any]) -> Iterator[pa.RecordBatch]:
-        from spark_runner.sql.evaluator import arrow_schema  # noqa: PLC0415
+        from spark_runner.sql.arrow_columns import arrow_schema  # noqa: PLC0415
 
         kinds = [FILLER, FIGURES, FILLER, FIGURES, RESULT]
         texts = [None, "9 1000 8 500", None, "5 100 11 530", "end"]
