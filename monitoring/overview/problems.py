@@ -10,7 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Max, Q, QuerySet
 
-from mirrors.domain.drills.proof import LastDrills, proven_state
+from mirrors.domain.drills.proof import LastDrills, ProvenState, proven_state
 from mirrors.models import DrillRun, Transition
 from mirrors.models.drills.runs import ENDED_WELL
 from monitoring.alerts import links
@@ -162,17 +162,16 @@ def _drill_results(flows: Mapping[FlowSummary, int], now: datetime) -> str:
         )
     }
     old = timedelta(days=settings.UNDERSTUDY_PROVEN_DAYS)
-    standbys = []
-    for flow, key in sorted(flows.items(), key=lambda item: item[0].name):
-        if flow.state == "draft":
-            continue
+
+    def proven(key: int) -> ProvenState:
         if key not in last:
-            standbys.append(StandbyProof(flow.name, "never"))
-            continue
+            return "never"
         ended_at, passed_at = last[key]
         drills = LastDrills(
             passed_at=passed_at, ended_at=ended_at, ended_well=ended_at == passed_at
         )
-        state, _ = proven_state(drills, now=now, stale_after=old)
-        standbys.append(StandbyProof(flow.name, state))
-    return drill_sentence(standbys)
+        return proven_state(drills, now=now, stale_after=old)[0]
+
+    return drill_sentence(
+        StandbyProof(flow.name, proven(key)) for flow, key in flows.items() if flow.state != "draft"
+    )

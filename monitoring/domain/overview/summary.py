@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mirrors.domain.account.sentences import owed, owed_as_of
 from mirrors.domain.drills.proof import ProvenState
@@ -264,25 +264,27 @@ def _engine(silent: Sequence[str]) -> str:
 _DRILLS_NAMED = 2
 
 
-@dataclasses.dataclass(frozen=True)
-class StandbyProof:
+class StandbyProof(NamedTuple):
     """One flow's target, by its last drill."""
 
     flow: str
     proven: ProvenState
 
 
-def drill_sentence(standbys: Sequence[StandbyProof]) -> str:
+def drill_sentence(standbys: Iterable[StandbyProof]) -> str:
     """`Drills: 1 of 14 standbys passed, 1 failed (a→b), 12 never tested.`"""
-    if not standbys:
+    flows: dict[ProvenState, list[str]] = {state: [] for state in _DRILL_TEXTS}
+    for flow, state in standbys:
+        flows[state].append(flow)
+    count = sum(map(len, flows.values()))
+    if not count:
         return ""
-    if all(one.proven == "never" for one in standbys):
+    if len(flows["never"]) == count:
         return "No failover drill has been run yet."
-    counts = {state: [one for one in standbys if one.proven == state] for state in _DRILL_TEXTS}
-    passed = f"{len(counts.pop('proven'))} of {len(standbys)} standbys passed"
+    passed = f"{len(flows.pop('proven'))} of {count} standbys passed"
     parts = [
         f"{len(found)} {_DRILL_TEXTS[state]}{_failed_names(found) if state == 'failed' else ''}"
-        for state, found in counts.items()
+        for state, found in flows.items()
         if found
     ]
     return f"Drills: {', '.join([passed, *parts])}."
@@ -296,6 +298,6 @@ _DRILL_TEXTS: dict[ProvenState, str] = {
 }
 
 
-def _failed_names(found: Sequence[StandbyProof]) -> str:
-    names = [arrow(one.flow) for one in found[:_DRILLS_NAMED]]
-    return f" ({', '.join(names)}{', …' if len(found) > _DRILLS_NAMED else ''})"
+def _failed_names(flows: Sequence[str]) -> str:
+    names = [arrow(flow) for flow in sorted(flows)[:_DRILLS_NAMED]]
+    return f" ({', '.join(names)}{', …' if len(flows) > _DRILLS_NAMED else ''})"
