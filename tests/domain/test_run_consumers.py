@@ -10,7 +10,9 @@ from mirrors.domain.failover.runbook.group_progress import (
     GroupProgress,
     judge_progress,
 )
+from mirrors.domain.failover.runbook.late_records import late_records, late_sentence
 
+ends = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 9))
 groups = st.lists(
     st.builds(
         GroupProgress,
@@ -45,3 +47,26 @@ def test_a_group_without_consumers_before_the_fence_is_listed_and_not_waited_for
     found = judge_progress(rows, waited_ms=0)
     assert found.awaited == ()
     assert found.sentence == "No members before the fence, so the run does not wait: report."
+
+
+@given(ends, ends)
+def test_no_partition_that_was_not_read_counts_as_quiet(
+    fenced: dict[str, int], now: dict[str, int]
+) -> None:
+    late = late_records(fenced, now)
+    assert (late.exact is None) == bool(fenced.keys() - now.keys())
+    assert late.known == sum(max(0, now.get(name, end) - end) for name, end in fenced.items())
+
+
+def test_what_was_written_after_the_fence_is_said_with_what_was_not_read() -> None:
+    fenced = {"orders-0": 5, "orders-1": 7}
+    said = [
+        late_sentence(late_records(fenced, now), "east")
+        for now in ({"orders-0": 5, "orders-1": 7}, {"orders-0": 6}, {"orders-0": 5})
+    ]
+    assert said == [
+        "0 records written on east since the fence.",
+        "At least 1 record written on east since the fence: 1 partition could not be read.",
+        "Whether anything is still written on east is unknown: 1 partition could not be read.",
+    ]
+    assert late_sentence(None, "east") == "Whether anything is still written on east is unknown."

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from typing import Literal
 
 from mirrors.domain.comparison.alignment import Difference
@@ -107,47 +108,45 @@ def group_findings(
     `unreadable`: groups whose offsets on the source were never read.
     """
     found: list[Finding] = []
-    compared = unknown = active = unread = 0
+    left_out: Counter[str] = Counter()
+    compared = 0
     for group_partition in group_partitions:
         if group_partition.left_out or group_partition.has_no_offset:
             continue
-        if group_partition.source_offset is None:
-            unread += 1
-            continue
-        if states.get(group_partition.group, "") not in IDLE:
-            active += 1
-            continue
-        is_exact = (
-            group_partition.translation is not None
-            and group_partition.translation.outcome != "lower_bound"
-        )
-        exact = (
-            group_partition.translation.downstream
-            if group_partition.translation and is_exact
-            else None
-        )
-        if exact is None or group_partition.target_trouble or group_partition.trouble:
-            unknown += 1
+        exact = _exact(group_partition)
+        if why := _why_not_compared(group_partition, exact, states):
+            left_out[why] += 1
             continue
         compared += 1
-        if (finding := _of_group(group_partition, exact, synced=synced)) is not None:
+        if (finding := _of_group(group_partition, exact or 0, synced=synced)) is not None:
             found.append(finding)
     words = []
     if not synced:
         words.append("sync.group.offsets.enabled is false, so no group is expected on the target")
-    if unknown:
-        words.append(f"{plural(unknown, 'group-partition')} without an exact translation")
-    if unread:
-        words.append(
-            f"{plural(unread, 'group-partition')} whose offset on the source could not be read"
-        )
+    words += [f"{plural(left_out[why], 'group-partition')} {why}" for why in sorted(left_out)]
     if unreadable:
         words.append(f"{plural(len(unreadable), 'group')} whose offsets could not be read")
-    if active:
-        words.append(f"{plural(active, 'group-partition')} of groups with members on the target")
     differs = sum(row.weight == "differs" for row in found)
     left = f"{'; '.join(words)}." if words else ""
     return found, Aspect(about="group", compared=compared, differs=differs, left_out=left)
+
+
+def _exact(group_partition: GroupPartition) -> int | None:
+    """The group's offset on the target by the exact map; None if it is unknown."""
+    told = group_partition.translation
+    return None if told is None or told.outcome == "lower_bound" else told.downstream
+
+
+def _why_not_compared(
+    group_partition: GroupPartition, exact: int | None, states: Mapping[str, str]
+) -> str:
+    if group_partition.source_offset is None:
+        return "whose offset on the source could not be read"
+    if states.get(group_partition.group, "") not in IDLE:
+        return "of groups with members on the target"
+    if exact is None or group_partition.target_trouble or group_partition.trouble:
+        return "without an exact translation"
+    return ""
 
 
 def with_later_translations(

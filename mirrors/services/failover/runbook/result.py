@@ -19,6 +19,7 @@ from mirrors.domain.failover.runbook.data_loss import (
     sum_owed,
     sum_re_reads,
 )
+from mirrors.domain.failover.runbook.late_records import NOT_READ
 from mirrors.domain.failover.runbook.plan_drift import remaining_blockers
 from mirrors.domain.failover.verification_level import ComparisonCounts, VerificationSummary, verify
 from mirrors.domain.formatting import duration, plural
@@ -172,7 +173,7 @@ def _result(run: FailoverRun, steps: Sequence[FailoverStep], outcome: _Outcome) 
         "moved": sum(row["state"] in SET for row in rows),
         "not_moved": sum(row["state"] not in SET for row in rows),
         "consumed": sum(one["consumed"] for one in by_name["verify_flow"].result.get("groups", [])),
-        "written_on_source": by_name["verify_flow"].result.get("written_on_source"),
+        **{name: by_name["verify_flow"].result.get(name) for name in NOT_READ},
         "took_ms": _took_ms(run),
         "refused_ms": _refused_ms(by_name),
     }

@@ -13,6 +13,12 @@ from mirrors.domain.audit.actors import WORKER
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.failover.runbook.group_progress import GroupProgress, judge_progress
+from mirrors.domain.failover.runbook.late_records import (
+    NOT_READ,
+    LateRecords,
+    late_records,
+    late_sentence,
+)
 from mirrors.domain.failover.runbook.state_machine import Outcome
 from mirrors.domain.formatting import plural
 from mirrors.kafka.admin.groups import list_reachable_groups, read_offsets
@@ -40,7 +46,7 @@ def _wait(context: Context) -> Outcome:
     numbers = {
         "groups": [{**dataclasses.asdict(one), "works": one.works} for one in groups],
         "not_awaited": [*found.idle, *found.unknown],
-        "written_on_source": late,
+        **(NOT_READ if late is None else late.to_dict()),
         "looked_at": began,
         "verified_at": now,
     }
@@ -48,7 +54,7 @@ def _wait(context: Context) -> Outcome:
     words = (
         f"{len(found.working):,} of {plural(len(groups), 'group')} consume on "
         f"{context.spec.target.alias}; {consumed} consumed there. "
-        f"{_source_sentence(context, late)} {found.sentence}"
+        f"{late_sentence(late, context.spec.source.alias)} {found.sentence}"
     ).strip()
     if found.awaited:
         return not_yet(words, again_ms=2_000, **numbers)
@@ -113,7 +119,7 @@ def _active_before(context: Context) -> set[str] | None:
     return {group for look in looks for group in look or ()}
 
 
-def _written_since(context: Context) -> int | None:
+def _written_since(context: Context) -> LateRecords | None:
     """Offsets written on the source after the fence; None when it does not respond."""
     fence = context.kept("fence_producers")
     if not context.source_answers or "ends" not in fence:
@@ -122,14 +128,7 @@ def _written_since(context: Context) -> int | None:
         now, _ = source_ends(context)
     except UnderstudyError:
         return None
-    return sum(max(0, end - fence["ends"].get(name, end)) for name, end in now.items())
-
-
-def _source_sentence(context: Context, late: int | None) -> str:
-    alias = context.spec.source.alias
-    if late is None:
-        return f"Whether anything is still written on {alias} is unknown."
-    return f"{plural(late, 'record')} written on {alias} since the fence."
+    return late_records(fence["ends"], now)
 
 
 VERIFY_FLOW = Handler(wait=_wait)
