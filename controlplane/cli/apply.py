@@ -43,12 +43,15 @@ def apply(
     """
     found = session(context)
     files = [{"name": str(path), "text": text_of(path)} for path in _paths(file)]
+    if not files:
+        names = ", ".join(map(str, file))
+        raise CommandError(f"{names} has no file that ends with .yaml or .yml.", USAGE)
     body = {"files": files, "prune": prune, "overwrite_drift": overwrite_drift}
     answer = found.api.post("apply/", body)
     changes = [change for change in answer["changes"] if change["action"] != "none"]
     if found.json and (plan or not changes or answer["problems"]):
         output.print_json(answer)
-    elif not found.json:
+    elif not found.json and (answer["changes"] or not answer["problems"]):
         _show(changes, unchanged=len(answer["changes"]) - len(changes))
     if answer["problems"]:
         told = "\n".join(f"{each['where']}: {each['sentence']}" for each in answer["problems"])
@@ -91,6 +94,9 @@ def _show(changes: list[dict[str, Any]], *, unchanged: int) -> None:
         for field in change["fields_changed"]:
             was = "" if change["action"] == "create" else f"{field['was']!r} -> "
             out.print(f"    {field['name']}: {was}{field['becomes']!r}", markup=False)
+    if not changes and not unchanged:
+        out.print("The files have no document.", markup=False)
+        return
     out.print(f"{len(changes)} to change, {unchanged} unchanged.", markup=False)
 
 

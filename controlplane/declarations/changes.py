@@ -26,6 +26,7 @@ from rest_framework.response import Response
 
 from controlplane.declarations.documents import Document, Problem
 from controlplane.declarations.kinds import KINDS, BadName, Kind, needs, order_of
+from mirrors.domain.settings.table import nearest
 from mirrors.models import AppliedDocument, Flow
 
 
@@ -181,6 +182,11 @@ def _prune(
     return changes, problems
 
 
+def _meant(name: str, kind: Kind) -> str:
+    meant = nearest(name, kind.fields)
+    return f" Did you mean {meant}?" if meant else ""
+
+
 class _Refused(Exception):
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__(problems)
@@ -193,7 +199,10 @@ def _send(request: Request, kind: Kind, document: Document, options: Options) ->
         known = ", ".join(kind.fields)
         raise _Refused(
             [
-                Problem(document.where(name), f"{kind.name} has no field {name}. Fields: {known}.")
+                Problem(
+                    document.where(name),
+                    f"{kind.name} has no field {name}. Fields: {known}.{_meant(name, kind)}",
+                )
                 for name in unknown
             ]
         )

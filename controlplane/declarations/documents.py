@@ -17,6 +17,9 @@ from typing import Any
 
 import yaml
 
+from mirrors.domain.settings.table import nearest
+from mirrors.domain.yaml_errors import likely_cause, line_of
+
 # More text than thousands of flows need. Bytes of all files together.
 MAX_TEXT = 2_000_000
 # Each takes some queries, and all are one transaction within the time of a request.
@@ -69,12 +72,14 @@ def read_files(files: Sequence[File], kinds: Iterable[str]) -> tuple[list[Docume
                 read = _document(node, file.name, known)
                 (problems if isinstance(read, Problem) else found).append(read)  # type: ignore[arg-type]
         except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            line = mark.line + 1 if mark else 1
-            problems.append(Problem(f"{file.name}:{line}", _yaml_sentence(error)))
+            where = f"{file.name}:{line_of(error)}"
+            problems.append(Problem(where, _yaml_sentence(error, file.text)))
         except yaml.YAMLError as error:
             # A character that YAML does not allow.
-            problems.append(Problem(f"{file.name}:1", f"This is not YAML: {error}."[:300]))
+            at = getattr(error, "position", 0)
+            line = file.text.count("\n", 0, at) + 1 if isinstance(at, int) else 1
+            words = "This is not YAML: the line has a control character. Remove it."
+            problems.append(Problem(f"{file.name}:{line}", words))
     if len(found) > MAX_DOCUMENTS:
         words = f"The files have {len(found):,} documents; one request takes {MAX_DOCUMENTS:,}."
         return [], [Problem(found[MAX_DOCUMENTS].where(), f"{words} Apply them in parts.")]
@@ -134,25 +139,35 @@ def _document(node: yaml.Node, file: str, kinds: Sequence[str]) -> Document | Pr
     if repeated := _repeated_key(node):
         return Problem(f"{file}:{repeated[1]}", f"{repeated[0]} is given twice.")
     parts = {str(key.value): (key.start_mark.line + 1, value) for key, value in node.value}
-    for name, (at, _) in parts.items():
-        if name not in _FIELDS:
-            known = ", ".join(_FIELDS)
-            return Problem(f"{file}:{at}", f"{name} is not a field of a document. Fields: {known}.")
+    if other := next((name for name in parts if name not in _FIELDS), None):
+        return Problem(f"{file}:{parts[other][0]}", _not_a_field(other, parts.get("spec")))
     for name in ("kind", "name"):
         if name not in parts:
             return Problem(f"{file}:{line}", f"{name} is missing.")
         if not isinstance(parts[name][1], yaml.ScalarNode) or not parts[name][1].value:
-            return Problem(f"{file}:{parts[name][0]}", f"{name} must be a text.")
+            words = f"{name} must be a text; one with a bracket needs quotation marks."
+            return Problem(f"{file}:{parts[name][0]}", words)
     kind, name = parts["kind"][1].value, parts["name"][1].value
     if kind not in kinds:
-        return Problem(
-            f"{file}:{parts['kind'][0]}", f"There is no kind {kind}. Kinds: {', '.join(kinds)}."
-        )
+        meant = nearest(kind, kinds)
+        hint = f" Did you mean {meant}?" if meant else ""
+        words = f"There is no kind {kind}. Kinds: {', '.join(kinds)}.{hint}"
+        return Problem(f"{file}:{parts['kind'][0]}", words)
     at, spec = parts.get("spec", (line, None))
     if spec is not None and not isinstance(spec, yaml.MappingNode):
-        return Problem(f"{file}:{at}", "spec must be a mapping of fields.")
+        return Problem(f"{file}:{at}", "spec must be a mapping of fields, each as name: value.")
     lines = _lines(spec) if spec else {}
     return Document(kind, name, _value(spec) if spec else {}, file, line, lines)
+
+
+def _not_a_field(name: str, spec: tuple[int, yaml.Node] | None) -> str:
+    if name == "apiVersion":
+        return (
+            "This is a resource of Kubernetes. If it is Strimzi's, understudy import FILE --kind "
+            "strimzi reads it; otherwise remove it."
+        )
+    hint = f" Indent {name} below spec." if spec is None or not spec[1].value else ""
+    return f"{name} is not a field of a document. Fields: {', '.join(_FIELDS)}.{hint}"
 
 
 def _lines(spec: yaml.MappingNode) -> dict[str, int]:
@@ -189,10 +204,20 @@ def _value(node: yaml.Node) -> Any:
         return {str(key.value): _value(value) for key, value in node.value}
     if isinstance(node, yaml.SequenceNode):
         return [_value(value) for value in node.value]
-    if node.tag == "tag:yaml.org,2002:timestamp":
+    # `12:30` is a number to YAML 1.1, and a text to a person.
+    if node.tag == "tag:yaml.org,2002:timestamp" or (_is_number(node) and ":" in node.value):
         return str(node.value)
     constructor = yaml.constructor.SafeConstructor()
-    return constructor.construct_object(node)
+    try:
+        return constructor.construct_object(node)
+    except (ValueError, KeyError):
+        problem = f"{node.value[:60]} is not a value of the type {node.tag.rpartition(':')[2]}"
+        mark: Any = node.start_mark
+        raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark) from None
+
+
+def _is_number(node: yaml.Node) -> bool:
+    return node.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 def _twice(documents: Sequence[Document]) -> list[Problem]:
@@ -207,6 +232,6 @@ def _twice(documents: Sequence[Document]) -> list[Problem]:
     return problems
 
 
-def _yaml_sentence(error: yaml.MarkedYAMLError) -> str:
-    said = ", ".join(part for part in (error.problem, error.context) if part)
-    return f"This is not valid YAML: {said or 'it cannot be read'}."
+def _yaml_sentence(error: yaml.MarkedYAMLError, text: str) -> str:
+    said = likely_cause(error, text) or error.problem or "it cannot be read"
+    return f"This is not valid YAML: {said}."

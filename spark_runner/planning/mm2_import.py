@@ -19,6 +19,7 @@ from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.errors import KafkaRefused, UnderstudyError
 from mirrors.domain.internal_topics.encoding import MalformedRecord
 from mirrors.domain.internal_topics.records import ConnectOffset, Position
+from mirrors.domain.migration.takeover import is_of
 from mirrors.kafka.admin.topics import Admin
 from mirrors.kafka.internal_topics.topic import InternalRecord, read_to_end
 from spark_runner.planning.plan import PlanBuilder
@@ -115,7 +116,7 @@ def mm2_positions(
         except MalformedRecord:
             # Other connectors store positions in the same topic.
             continue
-        if row.cluster == source_alias:
+        if is_of(row, source_alias):
             offset = None if WRITER_HEADER in record.headers else row.offset
             last[row.connector, (row.topic, row.partition)] = (record.timestamp, offset)
     newest: dict[TopicPartition, tuple[int, int | None]] = {}

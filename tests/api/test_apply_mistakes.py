@@ -133,6 +133,55 @@ MISTAKES = {
         16,
         "Price a->b is also at all.yaml:12",
     ),
+    "a tab": ("kind: Cluster\nname: e\nspec:\n\tssl_ca: x\n", 4, "indented with a tab"),
+    "wrong indentation": (
+        "kind: Cluster\nname: e\nspec:\n  ssl_ca: x\n   ssl_key: y\n",
+        5,
+        "indented further than its neighbors",
+    ),
+    "a colon in a name": ("kind: AlertRule\nname: Late: east\n", 2, "lacks quotation marks"),
+    "an open quotation mark": (
+        'kind: Cluster\nname: e\nspec:\n  ssl_ca: "x\n',
+        5,
+        "quotation mark is not closed",
+    ),
+    "a cron that begins with a star": (
+        "kind: Drill\nname: a->b\nspec:\n  schedule: * * * * *\n",
+        4,
+        "begins with * lacks quotation marks",
+    ),
+    "a value of another type": (
+        "kind: Cluster\nname: e\nspec:\n  ssl_ca: !!int abc\n",
+        4,
+        "abc is not a value of the type int",
+    ),
+    "a flag that is none": (
+        "kind: Cluster\nname: e\nspec:\n  ssl_ca: !!bool maybe\n",
+        4,
+        "maybe is not a value of the type bool",
+    ),
+    "a number of 5,000 digits": (
+        f"kind: Objectives\nname: a->b\nspec:\n  rpo_seconds: {'9' * 5000}\n",
+        4,
+        "is not a value of the type int",
+    ),
+    "a control character": ("kind: Cluster\nname: e\x07\n", 2, "has a control character"),
+    "a resource of Kubernetes": (
+        "apiVersion: kafka.strimzi.io/v1\nkind: KafkaMirrorMaker2\n",
+        1,
+        "understudy import FILE --kind strimzi reads it",
+    ),
+    "fields beside an empty spec": (
+        "kind: Cluster\nname: e\nspec:\nssl_ca: x\n",
+        4,
+        "Indent ssl_ca below spec",
+    ),
+    "a misspelled kind": ("kind: Clustr\nname: e\n", 1, "Did you mean Cluster?"),
+    "a misspelled field": (
+        f"{TWO}kind: Objectives\nname: a->b\nspec:\n  rpo_second: 3\n",
+        15,
+        "Did you mean rpo_seconds?",
+    ),
     "alias": ("kind: Cluster\nname: &a east\nspec: {ssl_ca: *a}\n", 3, "aliases"),
 }
 

@@ -280,6 +280,14 @@ def test_files_are_planned_applied_and_then_unchanged(run: Run, flow: Flow, tmp_
     assert "label:nobody: No flow of the files has the label nobody" in err
 
 
+def test_files_without_documents_and_folders_without_files_say_so(run: Run, tmp_path: Path) -> None:
+    code, _, err = run("apply", "-f", str(tmp_path), "--plan", role=Role.ADMIN)
+    assert (code, f"{tmp_path} has no file that ends with .yaml or .yml." in err) == (2, True)
+    (tmp_path / "empty.yaml").write_text("# nothing yet\n")
+    code, out, _ = run("apply", "-f", str(tmp_path), "--plan", role=Role.ADMIN)
+    assert (code, "The files have no document." in out) == (0, True)
+
+
 def _json(run: Run, *words: str) -> Any:
     code, out, err = run("--json", *words)
     assert code == 0, err

@@ -259,7 +259,7 @@ def test_a_password_in_clear_text_is_answered_with_the_line_to_write() -> None:
         ("a.bootstrap.servers=${env:BOOT}\n", "write host:port as plain text"),
         ("a.security.protocol=SSL\na.ssl.truststore.location=/t.jks\n"
          "a.ssl.truststore.password=hunter2\n",
-         "`a.ssl.truststore.password=${env:KAFKA_A_PASSWORD}`"),
+         "`a.ssl.truststore.password=${env:KAFKA_A_TRUSTSTORE_PASSWORD}`"),
     ],
 )  # fmt: skip
 def test_more_than_a_secret_behind_a_reference_is_one_sentence(text: str, words: str) -> None:

@@ -157,7 +157,7 @@ def test_stores_are_read_where_they_are() -> None:
     assert spec.ssl_certificate == spec.ssl_key == "store:/run/secrets/t.jks:env:KAFKA_STORE"
     found = plan(store + "changeit\n")
     refused = line(found, "B.ssl.truststore.password")
-    assert "`B.ssl.truststore.password=${env:KAFKA_B_PASSWORD}`" in refused.reason
+    assert "`B.ssl.truststore.password=${env:KAFKA_B_TRUSTSTORE_PASSWORD}`" in refused.reason
     assert "changeit" not in repr(found.lines)
 
 

@@ -63,6 +63,12 @@ def test_positions_are_read_whatever_the_connectors_were_called() -> None:
     assert read_mm2_positions([*pairs, (gone.key, gone.value)], "a").partitions == 1
 
 
+def test_positions_under_an_empty_alias_are_those_of_the_topic_s_source() -> None:
+    """With an empty `source.cluster.alias`, MM2 writes no cluster into the topic of the source."""
+    row = ConnectOffset(cluster="", topic="orders", partition=0, offset=3)
+    assert read_mm2_positions([(row.key, row.value)], "a").topics == {"orders"}
+
+
 def test_what_mm2_writes_on_the_target_is_watched() -> None:
     names = watched_topics(ReplicationPolicy(source_alias="a", target_alias="b"), STAND)
     assert {"mm2-offsets.a.internal", "mm2-status.a.internal", "a.orders"} < names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 import pytest
@@ -155,3 +156,5 @@ def test_our_own_copy_and_other_sources_are_no_predecessor() -> None:
     assert mm2_positions([ours, _record(3, row(11))], "a") == {("t", 0): 12}
     assert mm2_positions([theirs, _record(3, row(None))], "a") == {}
     assert mm2_positions([InternalRecord(0, 0, 0, b"x", b"y")], "a") == {}
+    unnamed = dataclasses.replace(row(5), cluster="")
+    assert mm2_positions([_record(1, unnamed)], "a") == {("t", 0): 6}

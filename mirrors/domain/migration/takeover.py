@@ -103,6 +103,14 @@ def watched_topics(
     return internal_topics(policy) | {policy.remote_topic(topic) for topic in topics}
 
 
+def is_of(row: ConnectOffset, source: str) -> bool:
+    """Return whether a position belongs to this source, in the topic that is named after it.
+
+    The cluster is empty there if MM2's `source.cluster.alias` is empty, so that topics keep names.
+    """
+    return row.cluster in (source, "")
+
+
 def read_mm2_positions(
     rows: Iterable[tuple[bytes | None, bytes | None]], source: str
 ) -> Mm2Positions:
@@ -113,7 +121,7 @@ def read_mm2_positions(
             row = ConnectOffset.read(key, value)
         except MalformedRecord:
             continue
-        if row.cluster == source:
+        if is_of(row, source):
             last[row.connector, (row.topic, row.partition)] = row.offset
     held = [(name, tp) for (name, tp), offset in last.items() if offset is not None]
     return Mm2Positions(

@@ -97,6 +97,8 @@ def _address_problem(server: str) -> str | None:
     if "://" in server:
         return f"{server!r} is a URL; write host:port alone and choose the security protocol."
     host, colon, port = server.rpartition(":")
+    if any(mark in server for mark in "<>{}$"):
+        return f"{server[:60]!r} is a placeholder: write the address of a broker as host:port."
     if not colon or (server.startswith("[") and server.endswith("]")):
         return f"{server!r} has no port; write host:port, for example {server}:9092."
     if not (_HOST.fullmatch(host) or _IPV6.fullmatch(host)):

@@ -15,6 +15,7 @@ from mirrors.domain.migration.imports.secret_references import (
     JaasLogin,
     as_reference,
     is_reference,
+    is_variable,
     jaas_line,
     read_jaas,
     variable_of,
@@ -81,10 +82,11 @@ class LoginReader:
             return as_reference(entry.value, self._known)
         except ValueError as error:
             reason = str(error)
-            if "${" not in entry.value:
-                name = entry.key.rpartition(".")[2].replace("]", "")
-                variable = variable_of(self._alias, name)
-                reason = f"is given in clear text. {self._advice(entry, variable)}"
+            filled = is_variable(entry.value)
+            if filled or "${" not in entry.value:
+                variable = variable_of(self._alias, entry.key)
+                given = "is a variable of a script" if filled else "is given in clear text"
+                reason = f"{given}. {self._advice(entry, variable)}"
             self._refuse(entry, reason)
             return None
 
@@ -200,10 +202,11 @@ class LoginReader:
         """Return a sentence for a login that is more than its secret behind a reference."""
         kind = mechanism.partition("-")[0]
         user, word = _OPTIONS.get(kind, _USER)
-        line = jaas_line(kind if kind in _JAAS else "PLAIN", {user: "NAME", word: secret or "{}"})
+        shown = secret if is_reference(secret) else "{}"
+        line = jaas_line(kind if kind in _JAAS else "PLAIN", {user: "NAME", word: shown})
         variable = variable_of(self._alias, "password")
         first = f"hides more than the secret behind a reference; here the {user} is plain text"
-        if secret:
+        if secret and is_reference(secret):
             return f"{first}. Write `{self._line(entry, line)}`"
         return f"{first}. {self._advice(entry, variable, line)}"
 
@@ -234,7 +237,7 @@ class LoginReader:
         try:
             self._set("sasl_password", entry, as_reference(secret, self._known))
         except ValueError as error:
-            if "${" in secret:
+            if "${" in secret and not is_variable(secret):
                 self._refuse(entry, str(error))
                 return
             variable = variable_of(self._alias, "password")
@@ -242,7 +245,8 @@ class LoginReader:
             if "{}" in line.replace('"{}"', "", 1) or not line.isprintable():
                 line = jaas_line(login.kind, {word: "{}"})
             advice = self._advice(entry, variable, line)
-            self._refuse(entry, f"gives the {word} in clear text. {advice}")
+            given = "as a variable of a script" if is_variable(secret) else "in clear text"
+            self._refuse(entry, f"gives the {word} {given}. {advice}")
 
     def _read_extensions(self, options: dict[str, str]) -> None:
         """Move `extension_NAME` options, which a broker gets with the token, to a property."""
@@ -258,7 +262,8 @@ class LoginReader:
         secret = self._take("sasl.oauthbearer.client.credentials.client.secret")
         if mechanism != "OAUTHBEARER" or user is None or secret is None:
             self.has_refused = True
-            self._notes.refuse(f"{self._alias}.sasl.jaas.config", f"{mechanism[:30]} needs it")
+            why = f"{mechanism[:30]} needs it: the line with the login module, user and password"
+            self._notes.refuse(f"{self._alias}.sasl.jaas.config", f"it is missing, and {why}")
             return
         self._set("sasl_username", user, user.value.strip())
         self._refer("sasl_password", secret)

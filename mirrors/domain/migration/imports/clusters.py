@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
@@ -63,6 +64,8 @@ def _idle(name: str, protocol: str) -> bool:
 
 
 _ROLES = ("producer.", "consumer.", "admin.")
+# Java's clients accept it before a host, and ignore it.
+_PROTOCOL = re.compile(r"^[0-9A-Za-z%._-]*://")
 _PROPERTIES = (
     "ssl.endpoint.identification.algorithm",
     "sasl.oauthbearer.token.endpoint.url",
@@ -81,12 +84,16 @@ class ClusterReader(LoginReader):
         if bootstrap is None:
             self._notes.refuse(f"{self._alias}.bootstrap.servers", "it is missing")
             return None
-        servers = ",".join(part.strip() for part in bootstrap.value.split(",") if part.strip())
+        given = [part.strip() for part in bootstrap.value.split(",") if part.strip()]
+        servers = ",".join(_PROTOCOL.sub("", part) for part in given)
         if "${" in servers:
             why = "is a reference; an address is no secret: write host:port as plain text"
             self._refuse(bootstrap, why)
         else:
             self._set("bootstrap_servers", bootstrap, servers)
+        if servers != ",".join(given):
+            why = "used without what is before ://, which Kafka's clients ignore, too"
+            self._notes.say(bootstrap, "different", f"{why}: security.protocol counts")
         protocol = "PLAINTEXT"
         if (entry := self._take("security.protocol")) is not None:
             protocol = entry.value.strip().upper()

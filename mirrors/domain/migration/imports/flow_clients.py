@@ -17,8 +17,8 @@ from mirrors.domain.migration.imports.mm2_precedence import (
     Entries,
     Entry,
     is_security,
-    same_value,
 )
+from mirrors.domain.migration.imports.secret_references import same_connection
 from mirrors.domain.settings import client_properties
 from mirrors.domain.settings.value_types import Integer
 
@@ -93,12 +93,15 @@ class ClientReader:
         side = _SIDES[role]
         usual = Entry("PLAINTEXT") if name == "security.protocol" else None
         cluster = self._clusters.get(side, {}).get(name, usual)
-        if cluster is not None and same_value(name, entry.value, cluster.value):
+        if cluster is not None and same_connection(name, entry.value, cluster.value):
             self._notes.say(entry, "used", f"it equals that of the {side} cluster")
             return
         where = "" if cluster is None or cluster.number is None else f" in line {cluster.number}"
+        differs = f"differs from the {side} cluster's own {name}{where}"
+        if cluster is None or (cluster is usual and cluster.number is None):
+            differs = f"is not that of the {side} cluster, which has no {name}"
         why = (
-            f"{entry.key} differs from the {side} cluster's own {name}{where}. MirrorMaker 2's "
+            f"{entry.key} {differs}. MirrorMaker 2's "
             f"{role} of records would connect with it; here all clients of a cluster connect the "
             "same way, so give both the same value"
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from mirrors.domain.migration.imports.flow_clients import ClientReader
 from mirrors.domain.migration.imports.ignored_keys import judge_unknown
-from mirrors.domain.migration.imports.line_verdicts import Judgment, VerdictCollector
+from mirrors.domain.migration.imports.line_verdicts import NO_COMMENT, Judgment, VerdictCollector
 from mirrors.domain.migration.imports.mm2_precedence import (
     CONNECTOR_NAMES,
     OLD_NAMES,
@@ -14,6 +14,7 @@ from mirrors.domain.migration.imports.mm2_precedence import (
     Entry,
     is_security,
 )
+from mirrors.domain.migration.imports.secret_references import VARIABLE
 from mirrors.domain.migration.imports.transform_classes import RemoteNames
 from mirrors.domain.migration.imports.transforms import EXPORTED, PREFIXES, TransformReader
 from mirrors.domain.patterns.parser import without_topics
@@ -40,10 +41,6 @@ _WHOLE = frozenset(
     {"enabled", "source.cluster.alias", "target.cluster.alias", "name", "connector.class"}
 )
 _INTERVAL = "interval.seconds"
-_NO_COMMENT = (
-    "MirrorMaker 2 takes what follows # for a part of the value, too: write comments on lines of "
-    "their own"
-)
 # Connect needs others than its default for some transforms.
 _CONVERTERS = ("key.converter", "value.converter", "header.converter")
 
@@ -78,8 +75,9 @@ class FlowReader:
             if name not in self._connector and worker is not None and worker.number is not None:
                 self._judge(name, worker)
         self._apply_switched_off()
-        self._check_aliases()
-        self._check_separator()
+        if not self._has_empty_names():
+            self._check_aliases()
+            self._check_separator()
         self._read_delivery()
         self._check_storage()
         self._write_defaults()
@@ -144,15 +142,14 @@ class FlowReader:
         try:
             key.kind.parse(text)
         except ValueError as error:
-            hint = f". {_NO_COMMENT}" if " #" in text else ""
-            self._say(entry, "unsupported", f"{entry.key} {error}{hint}")
+            self._say(entry, "unsupported", _refusal(key, entry, error))
             return
         self._set(key.name, entry, text)
         self._say_used(key, entry, text)
 
     def _say_used(self, key: Setting, entry: Entry, text: str) -> None:
         if isinstance(key.kind, Patterns) and (dead := _dead(key, text)):
-            hint = f". {_NO_COMMENT}" if "#" in dead else ""
+            hint = f". {NO_COMMENT}" if "#" in dead else ""
             hint = ". Remove the quotation marks" if dead[:1] in "\"'" else hint
             self._say(entry, "different", f"used, but {dead[:60]!r} matches no name{hint}")
         elif entry.key.endswith(tuple(OLD_NAMES)):
@@ -184,6 +181,26 @@ class FlowReader:
     def _apply_switched_off(self) -> None:
         for switch, entry in self._switched_off.items():
             self._set(switch, entry, "false")
+
+    def _has_empty_names(self) -> bool:
+        """Read an empty alias with an empty separator as MM2 does: topics keep their names."""
+        names = ("source.cluster.alias", "replication.policy.separator", "target.cluster.alias")
+        alias, separator, other = map(self._connector.get, names)
+        if alias is None or separator is None or alias.value.strip() or separator.value.strip():
+            return False
+        source, target = self.name.split("->")
+        policy = "replication.policy.class"
+        self._set(policy, separator, IDENTITY_POLICY)
+        why = f"with an empty alias, topics keep their names: imported as {policy}="
+        self._say(separator, "different", f"{why}{IDENTITY_POLICY}")
+        why = (
+            "topics keep their names. A takeover finds MirrorMaker 2's positions; checkpoints are "
+            f"in {source}.checkpoints.internal here"
+        )
+        self._say(alias, "different", why)
+        if other is not None and other.number is not None and other.value.strip() != target:
+            self._say(other, "different", f"only the topic of offset syncs has it: {target} here")
+        return True
 
     def _check_aliases(self) -> None:
         """Refuse aliases that differ from the clusters': MM2 names topics after these lines."""
@@ -274,6 +291,22 @@ class FlowReader:
         differs = f"; Understudy's own default is {ours}" if ours else ""
         reason = f"not in the text: MirrorMaker 2's default {theirs} is written{differs}"
         self._notes.say(Entry("", None, name), "defaulted", reason)
+
+
+def _refusal(key: Setting, entry: Entry, error: ValueError) -> str:
+    """Return why a value is refused, with the likely cause."""
+    if found := VARIABLE.search(entry.value):
+        return (
+            f"{entry.key} has the variable {found[1]}, which a script fills in before "
+            "MirrorMaker 2 starts: write its value"
+        )
+    if key.name == "replication.policy.class":
+        return (
+            f"{entry.key} {error}. No class is loaded. If yours keeps the names of topics, write "
+            f"{IDENTITY_POLICY}. If it gives other names, remove the line, and give the flow "
+            f"{RENAME}"
+        )
+    return f"{entry.key} {error}. {NO_COMMENT}" if " #" in entry.value else f"{entry.key} {error}"
 
 
 def _elsewhere(name: str) -> bool:

@@ -19,6 +19,10 @@ _WEIGHT: dict[Judgment, int] = {
 }  # fmt: skip
 _LEFT_OUT = "Left out, as MirrorMaker 2 ignores it."
 _MAY_BE_LEFT_OUT = "MirrorMaker 2 ignores it: correct the line, remove it, or leave such lines out."
+NO_COMMENT = (
+    "MirrorMaker 2 takes what follows # for a part of the value, too: write comments on lines of "
+    "their own"
+)
 MOST_SENTENCES = 3
 LONGEST_KEY = 200
 

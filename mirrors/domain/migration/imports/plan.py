@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, get_args
 
@@ -46,6 +47,8 @@ _JUDGES: dict[ImportKind, Callable[[str, ParsedConfiguration, VerdictCollector],
     "mirrormaker1": lambda _, reading, notes: judge_remaining(reading, notes),
 }
 FieldKey = tuple[str, str]
+# Of Helm, Jinja and Ansible.
+_PLACEHOLDER = re.compile(r"\{\{.*\}\}|\{%.*%\}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -147,6 +150,10 @@ def plan_import(
     origins: dict[FieldKey, Entry] = {}
     clusters = _clusters(reading, origins, notes)
     flows = _flows(reading, clusters, origins, notes)
+    if not flows and (why := _other_kind(kind, text)):
+        notes = VerdictCollector()
+        notes.refuse("text", why)
+        return ImportPlan(lines=notes.lines())
     warnings = _conflicts(flows, existing, ids, origins, notes)
     _JUDGES[kind](text, reading, notes)
     return ImportPlan(
@@ -158,11 +165,46 @@ def plan_import(
     )
 
 
+# What people have, by a line of it; the first one counts.
+_KUBERNETES = "a resource of Kubernetes"
+_LOOKS: tuple[tuple[str, str, ImportKind | str], ...] = (
+    (r"\A\s*[\[{][\s\S]*Mirror\w+Connector", "the JSON of connectors", "connect-json"),
+    (r"^kind:\s*KafkaMirrorMaker2\s*$", "a resource of Strimzi", "strimzi"),
+    (r"^kind:\s*ConfigMap\s*$", _KUBERNETES, "import the file in its `data`, without indentation"),
+    (r"^kind:\s*KafkaMirrorMaker\s*$", _KUBERNETES, "write its settings as the command and the two "
+     "files of MirrorMaker 1, and import them with the kind mirrormaker1"),
+    (r"^kind:\s*Connector\s*$", _KUBERNETES, "write its `configs` as JSON, and import it with the "
+     "kind connect-json"),
+    (r"^services:\s*$", "a file of Docker Compose", "import the file that its command names"),
+    (r"^(?!\s*#).*(?:kafka-mirror-maker|kafka\.tools\.MirrorMaker)", "the command of MirrorMaker 1",
+     "mirrormaker1"),
+    (r"^\s*clusters\s*[=:]\s*\w", "a file of properties", "mm2-properties"),
+)  # fmt: skip
+
+
+def _other_kind(kind: ImportKind, text: str) -> str | None:
+    """Return a sentence for a text without flows that is of another kind than the chosen one."""
+    for pattern, what, instead in _LOOKS:
+        if re.search(pattern, text, re.MULTILINE):
+            if instead == kind:
+                return None
+            advice = f"import it with the kind {instead}" if instead in KINDS else instead
+            return f"the text is {what}: {advice}"
+    return None
+
+
 def _unreadable(text: str) -> str | None:
     if not text.strip():
         return "the text is empty"
     if len(text) > LONGEST_TEXT:
         return f"the text has {len(text)} characters; the limit is {LONGEST_TEXT}"
+    for number, line in enumerate(text.splitlines(), start=1):
+        if _PLACEHOLDER.search(line) and not line.lstrip().startswith("#"):
+            return (
+                f"line {number} has a placeholder between {{{{ and }}}} or {{% and %}}: this is a "
+                "template. Fill it in first, for example with `helm template` or Ansible, and "
+                "import the result"
+            )
     odd = next((c for c in text if c == "\x00" or "\ud800" <= c <= "\udfff"), None)
     if odd is not None:
         number = text[: text.index(odd)].count("\n") + 1

@@ -9,9 +9,10 @@ import dataclasses
 import re
 from collections.abc import Mapping
 
-from mirrors.domain.migration.imports.mm2_precedence import Entry
+from mirrors.domain.migration.imports.mm2_precedence import Entry, same_value
 
 _REFERENCE = re.compile(r"\$\{([^}:]*):(?:([^}]*):)?([^}]*)\}")
+VARIABLE = re.compile(r"\$\{([A-Za-z_]\w{0,60})\}", re.ASCII)
 _TOKEN = re.compile(r"""\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"'=;]+)|([=;]))""", re.S)
 # The last two read Kubernetes' own objects, which are mounted here.
 _KINDS = {
@@ -46,15 +47,32 @@ def is_reference(text: str) -> bool:
     return _REFERENCE.fullmatch(text.strip()) is not None
 
 
+def is_variable(text: str) -> bool:
+    """Return whether a whole value is `${NAME}`, which a shell or a template fills in.
+
+    A reference of MirrorMaker 2 names a provider before a colon.
+    """
+    return VARIABLE.fullmatch(text.strip()) is not None
+
+
 def variable_of(alias: str, name: str) -> str:
-    """Return a name for the variable of a cluster's secret that a deployment allows."""
-    return re.sub(r"[^A-Z0-9]+", "_", f"KAFKA_{alias}_{name}".upper()).strip("_")
+    """Return a name for the variable of a cluster's secret that a deployment allows.
+
+    `name`: the key of the secret; two secrets of a cluster have two variables.
+    """
+    own = re.split(r"(?:^|\.)(?:ssl|sasl)\.", name)[-1].rpartition("]")[2]
+    return re.sub(r"[^A-Z0-9]+", "_", f"KAFKA_{alias}_{own}".upper()).strip("_")
 
 
 def as_reference(text: str, known: Mapping[str, str]) -> str:
     """Return the equivalent reference. Raises ValueError with the reason, never with the text."""
     found = _REFERENCE.fullmatch(text.strip())
     if found is None:
+        if is_variable(text):
+            raise ValueError(
+                "is a variable of a script, which no provider of MirrorMaker 2 resolves; write "
+                "${env:KAFKA_NAME} or ${dir:/directory:file}"
+            )
         if "${" in text:
             raise ValueError(
                 "contains a reference with other text around it; give the whole value as one "
@@ -123,6 +141,16 @@ def read_jaas(text: str) -> JaasLogin:
     if words[1].lower() not in {"required", "requisite", "sufficient", "optional"}:
         raise ValueError("is not a JAAS line: after the module comes `required`")
     return JaasLogin(kind, _options(words[2:-1], marks[2:-1]))
+
+
+def same_connection(name: str, first: str, second: str) -> bool:
+    """Return whether two values of a connection setting mean the same; blanks of JAAS do not."""
+    if name == "sasl.jaas.config":
+        try:
+            return read_jaas(first) == read_jaas(second)
+        except ValueError:
+            pass
+    return same_value(name, first, second)
 
 
 def _options(words: list[str], marks: list[str]) -> dict[str, str]:

@@ -16,9 +16,9 @@ from mirrors.domain.migration.imports.mm2_precedence import (
     Entries,
     Entry,
     is_security,
-    same_value,
     servers,
 )
+from mirrors.domain.migration.imports.secret_references import same_connection
 
 KINDS = ("MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector")
 # What Connect's documentation calls its providers; the worker's own file is not part of the text.
@@ -54,9 +54,10 @@ def read_connect(text: str, notes: VerdictCollector) -> ParsedConfiguration:
     except ValueError as error:
         notes.refuse("text", str(error))
         return reading
-    add_connectors([_entries(tree, notes) for tree in _configs(trees, notes)], reading, notes)
-    if not reading.flows:
-        notes.refuse("connector.class", "the text names no MirrorSourceConnector")
+    configs = [_entries(tree, notes) for tree in _configs(trees, notes)]
+    add_connectors(configs, reading, notes)
+    if not any(_kind(config) in KINDS for config in configs):
+        notes.refuse("connector.class", f"the text has no connector of {', '.join(KINDS)}")
     return reading
 
 
@@ -68,7 +69,7 @@ def add_connectors(
     mirrors = [config for config in configs if _kind(config) in KINDS]
     for config in configs:
         if config not in mirrors:
-            _leave_out(config, notes, is_alone=not mirrors)
+            _leave_out(config, notes)
     for config in mirrors:
         rename_old(config, notes)
         pair = (_alias(config, "source", notes), _alias(config, "target", notes))
@@ -98,7 +99,7 @@ def join_cluster(alias: str, known: Entries, found: Entries, notes: VerdictColle
             before = known.get(name)
         if before is None:
             known[name] = entry
-        elif same_value(name, before.value, entry.value):
+        elif same_connection(name, before.value, entry.value):
             known.setdefault(name, entry)
             if entry.number is not None and entry != before:
                 why = f"used for the cluster {alias}, as line {before.number} says"
@@ -132,13 +133,14 @@ def draft_of(
     """Return one flow from its connectors; without a MirrorSourceConnector it copies nothing."""
     copies = kinds.get("MirrorSourceConnector")
     if copies is None:
-        for config in kinds.values():
+        for kind, config in kinds.items():
             for entry in config.values():
-                why = (
-                    f"the flow {source}->{target} has no MirrorSourceConnector, so it replicates "
-                    "nothing"
-                )
-                notes.say(entry, "unsupported", why)
+                notes.say(entry, "different", f"it belongs to the {kind}, which copies no records")
+            why = (
+                f"{source}->{target} has a {kind}, but no MirrorSourceConnector, which copies the "
+                "records: add its configuration to this text, before or after this one"
+            )
+            notes.say(config["connector.class"], "unsupported", why)
         return None
     owned = frozenset[str]().union(*_OWNED.values())
     merged = {name: entry for name, entry in copies.items() if name not in owned}
@@ -169,8 +171,9 @@ def _judge_of_other(
     if copies is not None and copies.value.strip() == entry.value.strip():
         notes.say(entry, "used", "used with that of the source connector")
     elif kind == "MirrorCheckpointConnector" and name.startswith(_SHARED):
-        where = "the source connector has none" if copies is None else f"line {copies.number} has"
-        why = f"{where} another {name}, so MirrorMaker 2's checkpoints would not fit its topics"
+        where = "the source connector has no"
+        where = where if copies is None else f"line {copies.number} has another"
+        why = f"{where} {name}, so MirrorMaker 2's checkpoints would not fit its topics"
         notes.say(entry, "unsupported", f"{why}. Give both connectors the same")
     elif copies is not None:
         why = f"line {copies.number} takes precedence: MirrorSourceConnector's"
@@ -216,12 +219,9 @@ def _kind(config: Entries) -> str:
     return config.get("connector.class", Entry("")).value.strip().rpartition(".")[2]
 
 
-def _leave_out(config: Entries, notes: VerdictCollector, *, is_alone: bool) -> None:
+def _leave_out(config: Entries, notes: VerdictCollector) -> None:
     for entry in config.values():
-        if is_alone:
-            notes.say(entry, "unsupported", f"the connector is none of {', '.join(KINDS)}")
-        else:
-            notes.say(entry, "different", "the connector is not MirrorMaker 2's: it is left out")
+        notes.say(entry, "different", "the connector is not MirrorMaker 2's: it is left out")
 
 
 def _configs(trees: Iterable[Tree], notes: VerdictCollector) -> Iterator[Tree]:
@@ -251,6 +251,9 @@ def _say_state(name: str, tree: Tree, notes: VerdictCollector) -> None:
 
 def _entries(config: Tree, notes: VerdictCollector) -> Entries:
     entries: Entries = {}
+    for name, number in config.repeated:
+        why = f"line {config.fields[name].number} repeats the key, and the last one applies"
+        notes.say(Entry("", number, name), "different", why)
     for name, leaf in config.fields.items():
         entry = Entry(leaf.text or "", leaf.number, name)
         if leaf.text is None:
@@ -263,9 +266,10 @@ def _entries(config: Tree, notes: VerdictCollector) -> Entries:
 def _alias(config: Entries, side: str, notes: VerdictCollector) -> str:
     """Return a cluster's alias. MM2 requires that of the source; that of the target is `target`."""
     entry = config.get(f"{side}.cluster.alias")
-    if entry is not None and entry.value.strip():
-        return entry.value.strip()
-    missing = entry or Entry("", config["connector.class"].number, f"{side}.cluster.alias")
+    if entry is not None:
+        # MM2 accepts an empty one; the flow judges it.
+        return entry.value.strip() or side
+    missing = Entry("", config["connector.class"].number, f"{side}.cluster.alias")
     if side == "source":
         why = "source.cluster.alias is missing, and MirrorMaker 2 requires it"
         notes.say(missing, "unsupported", why)

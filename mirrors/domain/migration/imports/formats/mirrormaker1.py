@@ -36,6 +36,10 @@ _UNSUPPORTED = {
     "rebalance.listener.args": "it loads code",
     "blacklist": "MirrorMaker 1 removed it: write a --whitelist, or topics.exclude of a flow",
 }
+# Of clients before Kafka 0.9.
+_OLD_ADDRESSES = ("zookeeper.connect", "metadata.broker.list")
+_OLD = ("zookeeper.", "queue.", "rebalance.", "request.required.acks", "producer.type",
+        "compression.codec", "serializer.class")  # fmt: skip
 # What MirrorMaker 1 did without being told, in MM2's words.
 _MEANING = {
     "replication.policy.class": IDENTITY_POLICY,
@@ -75,6 +79,11 @@ def read_mirrormaker1(text: str, notes: VerdictCollector) -> ParsedConfiguration
             if name in _IDLE or name.startswith("config.providers"):
                 why = _IDLE.get(name, "references stay references; nothing is read here")
                 notes.say(entry, "different", why)
+            elif name in _OLD_ADDRESSES:
+                why = "clients since Kafka 0.9 need brokers: write bootstrap.servers=HOST:9092"
+                notes.say(entry, "unsupported", why)
+            elif name.startswith(_OLD):
+                notes.say(entry, "different", "clients since Kafka 0.9 have no such property")
             elif not is_security(name) and part == "consumer.config":
                 connector[f"source.consumer.{name}"] = entry
             elif not is_security(name):

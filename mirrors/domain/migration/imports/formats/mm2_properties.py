@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 from mirrors.domain.java_properties import read_properties
 from mirrors.domain.migration.imports.drafts import FlowDraft, ParsedConfiguration
-from mirrors.domain.migration.imports.ignored_keys import judge_unknown
-from mirrors.domain.migration.imports.line_verdicts import VerdictCollector
+from mirrors.domain.migration.imports.ignored_keys import is_read, judge_unknown
+from mirrors.domain.migration.imports.line_verdicts import NO_COMMENT, VerdictCollector
 from mirrors.domain.migration.imports.mm2_precedence import (
     CONNECTOR_NAMES,
     OLD_NAMES,
@@ -56,8 +58,12 @@ def read_mm2(text: str, notes: VerdictCollector) -> ParsedConfiguration:
 def judge_unread(text: str, reading: ParsedConfiguration, notes: VerdictCollector) -> None:
     """Add a verdict for every line that no cluster and no flow has used."""
     for entry in read_file(text, VerdictCollector()).values():
-        if entry.number is not None and not notes.heard(entry):
+        if entry.number is None or notes.heard(entry):
+            continue
+        if reading.clusters:
             _judge(entry, entry.key, reading, notes)
+        else:
+            notes.say(entry, "different", "not judged: `clusters` names no cluster of it")
 
 
 def judge_remaining(reading: ParsedConfiguration, notes: VerdictCollector) -> None:
@@ -113,13 +119,22 @@ def rename_old(file: Entries, notes: VerdictCollector) -> None:
 
 def _read_flows(file: Entries, reading: ParsedConfiguration, notes: VerdictCollector) -> None:
     everywhere = is_true(file.get("enabled"))
-    for source, target in pairs(file):
+    started = list(pairs(file))
+    _judge_blanks(file, started, notes)
+    for source, target in started:
         own = file.get(f"{source}->{target}.enabled")
         if own is None and not everywhere:
             continue
         wanted_by = own or file["enabled"]
         if wanted_by.value.strip().lower() not in {"true", "false"}:
-            notes.say(wanted_by, "unsupported", f"{wanted_by.key} must be true or false")
+            shown = wanted_by.value.strip()[:60]
+            hint = f". {NO_COMMENT}" if "#" in shown else ""
+            why = (
+                f"{wanted_by.key} must be true or false, not {shown!r}: MirrorMaker 2 starts no "
+                f"connector of {source}->{target}{hint}"
+            )
+            meant_false = shown.lower().startswith("false")
+            notes.say(wanted_by, "different" if meant_false else "unsupported", why)
         elif is_true(wanted_by):
             notes.say(
                 wanted_by,
@@ -138,9 +153,49 @@ def _read_flows(file: Entries, reading: ParsedConfiguration, notes: VerdictColle
                 )
             else:
                 notes.say(wanted_by, "unsupported", f"a file may define at most {MOST_FLOWS} flows")
+    _take_logins(reading)
     if not reading.flows:
         why = "no flow is enabled: write S->T.enabled = true for each flow to replicate"
         notes.refuse("S->T.enabled", why)
+
+
+def _take_logins(reading: ParsedConfiguration) -> None:
+    """Give a source without a login that of the clients of its flow, if all have the same."""
+    targets = {flow.target for flow in reading.flows}
+    for flow in reading.flows:
+        cluster = reading.clusters[flow.source]
+        own = [name for name in cluster if is_security(name) and name != "bootstrap.servers"]
+        if own or flow.source in targets:
+            continue
+        consumer, admin = (_login(flow.connector, role) for role in ("consumer.", "admin."))
+        texts = ({name: entry.value for name, entry in one.items()} for one in (consumer, admin))
+        if len({json.dumps(one, sort_keys=True) for one in texts}) == 1:
+            cluster |= consumer
+
+
+def _login(connector: Entries, role: str) -> Entries:
+    """Return how a client of a flow's source connects; `source.` in its prefix has precedence."""
+    return {
+        name.removeprefix(prefix): entry
+        for prefix in (role, f"source.{role}")
+        for name, entry in connector.items()
+        if name.startswith(prefix) and is_security(name.removeprefix(prefix))
+        and name != f"{prefix}bootstrap.servers"
+    }  # fmt: skip
+
+
+def _judge_blanks(file: Entries, started: list[tuple[str, str]], notes: VerdictCollector) -> None:
+    """Refuse flows that only a blank switches off: MM2 reads `true ` as false there."""
+    for source in aliases(file):
+        for target in aliases(file):
+            own = file.get(f"{source}->{target}.enabled")
+            if source != target and (source, target) not in started and is_true(own):
+                why = (
+                    f"{source}->{target}.enabled has a blank behind true, and heartbeats are "
+                    "switched off, or their line has one too, so MirrorMaker 2 starts nothing: "
+                    "remove the blanks"
+                )
+                notes.say(own or Entry(""), "unsupported", why)
 
 
 def _judge(entry: Entry, key: str, reading: ParsedConfiguration, notes: VerdictCollector) -> None:
@@ -161,7 +216,7 @@ def _judge(entry: Entry, key: str, reading: ParsedConfiguration, notes: VerdictC
         why = f"overridden for every imported flow, by line {lines}"
         notes.say(entry, "different", why)
     else:
-        _judge_of_top(entry, key, notes)
+        _judge_of_top(entry, key, reading, notes)
 
 
 def _stronger(key: str, reading: ParsedConfiguration) -> list[int]:
@@ -218,10 +273,16 @@ def _judge_of_cluster(entry: Entry, name: str, notes: VerdictCollector) -> None:
         notes.say(entry, "different", "no imported flow ends there")
     else:
         verdict, why = judge_unknown(name, entry)
+        role = next((role for role in ("consumer", "producer") if is_read(role, name)), None)
+        if verdict == "ignored" and role is not None:
+            meant = entry.key.removesuffix(name) + f"{role}.{name}"
+            why = f"{entry.key} names no kind of client. Did you mean {meant}?"
         notes.say(entry, verdict, why)
 
 
-def _judge_of_top(entry: Entry, key: str, notes: VerdictCollector) -> None:
+def _judge_of_top(
+    entry: Entry, key: str, reading: ParsedConfiguration, notes: VerdictCollector
+) -> None:
     ignored = key.startswith((*_ROLES, "source.", "target.", "transforms.", "predicates."))
     known = key in KEYS or key in REFUSED
     if ignored or (known and key not in CONNECTOR_NAMES and key not in _OF_THE_PROCESS):
@@ -229,6 +290,8 @@ def _judge_of_top(entry: Entry, key: str, notes: VerdictCollector) -> None:
         notes.say(entry, "different", f"{why}ignored here too. Write S->T.{key} or S.{key}")
     elif is_security(key):
         notes.say(entry, "different", "every cluster has its own, or does not use it")
+    elif key in KEYS and not reading.flows:
+        notes.say(entry, "different", "it applies to each flow, but no flow is enabled")
     else:
         verdict, why = judge_unknown(key, entry)
         notes.say(entry, verdict, why)

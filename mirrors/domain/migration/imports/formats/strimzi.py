@@ -63,8 +63,8 @@ def read_strimzi(text: str, notes: VerdictCollector) -> ParsedConfiguration:
     if not mirrors and not connectors:
         why = "the text has no KafkaMirrorMaker2, and no KafkaConnector of MirrorMaker 2"
         notes.refuse("kind", why)
-    elif not reading.flows:
-        notes.refuse("spec.mirrors", "none of them has a sourceConnector")
+    elif not reading.flows and not any(tree.at("spec", "mirrors") for tree in mirrors):
+        notes.refuse("spec.mirrors", "it is missing: it names the pairs to replicate")
     return reading
 
 
@@ -123,7 +123,7 @@ def _judge_leaves(tree: Tree, notes: VerdictCollector) -> None:
             continue
         if not is_read:
             notes.say(entry, "different", "the resource is not MirrorMaker 2's: it is left out")
-        elif path.startswith(_PODS) or ".autoRestart" in path or path.endswith(_STATES):
+        elif path.startswith(_PODS) or any(f"{word}." in f"{path}." for word in _OF_CONNECTORS):
             why = "it applies to the Pods and connectors that Strimzi manages; there are none here"
             notes.say(entry, "different", why)
         elif path.endswith(".offsetStorageTopic"):
@@ -132,7 +132,7 @@ def _judge_leaves(tree: Tree, notes: VerdictCollector) -> None:
             notes.say(entry, "unsupported", f"{path} has no counterpart here")
 
 
-_STATES = (".state", ".pause", ".listOffsets", ".alterOffsets")
+_OF_CONNECTORS = (".state", ".pause", ".listOffsets", ".alterOffsets", ".autoRestart")
 
 
 class _Resource:
@@ -148,6 +148,9 @@ class _Resource:
         for named in clusters.items if clusters else ():
             self._read_cluster(named)
         if (target := self._tree.at("spec", "target")) is not None:
+            if target.at("alias") is None:
+                self._refuse_shortened(target, self._tree.at("spec", "mirrors"))
+                return
             self._read_cluster(target)
         mirrors = self._tree.at("spec", "mirrors")
         for mirror in mirrors.items if mirrors else ():
@@ -177,6 +180,9 @@ class _Resource:
     def _read_mirror(self, mirror: Tree, common_target: str) -> None:
         source = self._leaves.text(mirror, "sourceCluster")
         inner = mirror.at("source")
+        if inner is not None and inner.at("alias") is None:
+            self._refuse_shortened(inner, mirror)
+            return
         if inner is not None:
             self._read_cluster(inner)
             source = self._leaves.text(inner, "alias")
@@ -188,12 +194,34 @@ class _Resource:
         }
         for alias in (source, target):
             if alias not in self._reading.clusters:
-                why = f"the clusters do not include {alias[:60] or 'one without an alias'}"
+                why = f"the clusters do not include {alias[:60]}"
+                why = why if alias else "a mirror names no source or no target cluster"
                 self._notes.refuse("spec.mirrors", why)
+                self._skip(mirror)
                 return
         draft = draft_of(source, target, kinds, self._workers[target], self._notes)
         if draft is not None:
             self._reading.flows.append(draft)
+        for pattern in _PATTERNS if "MirrorCheckpointConnector" not in kinds else ():
+            leaf = mirror.at(pattern)
+            if leaf is not None and pattern.startswith("groups"):
+                why = "only a checkpointConnector reads it, and the mirror has none"
+                self._notes.say(self._leaves.entry(leaf), "different", why)
+
+    def _refuse_shortened(self, cluster: Tree, mirrors: Tree | None) -> None:
+        """Refuse a cluster without an alias, as manuals print it with `# ...` in its place."""
+        why = "the cluster has no alias and no bootstrapServers: enter them"
+        entry = Entry("", cluster.number, "spec")
+        if cluster.text is not None:
+            entry = self._leaves.entry(cluster)
+        self._notes.say(entry, "unsupported", why)
+        self._skip(mirrors or Tree(cluster.number))
+
+    def _skip(self, mirrors: Tree) -> None:
+        for _, leaf in mirrors.leaves():
+            entry = self._leaves.entry(leaf)
+            if not self._notes.heard(entry):
+                self._notes.say(entry, "different", "it belongs to a mirror that is not read")
 
     def _connector(self, mirror: Tree, field: str, tree: Tree) -> Entries:
         name = _CONNECTORS[field]

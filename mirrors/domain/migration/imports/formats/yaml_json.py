@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import yaml
 
+from mirrors.domain.yaml_errors import likely_cause, line_of
+
 DEEPEST = 30
 MOST_LEAVES = 5000
 
@@ -20,6 +22,8 @@ class Tree:
     text: str | None = dataclasses.field(default=None, repr=False)
     fields: dict[str, Tree] = dataclasses.field(default_factory=dict, repr=False)
     items: tuple[Tree, ...] = dataclasses.field(default=(), repr=False)
+    # Fields that JSON repeats: all but the last, which counts. Each with its line.
+    repeated: tuple[tuple[str, int], ...] = ()
 
     def at(self, *path: str) -> Tree | None:
         found: Tree | None = self
@@ -55,9 +59,25 @@ def _json_pieces(text: str) -> Iterator[str]:
             _, at = decoder.raw_decode(text, begin)
         except (ValueError, RecursionError) as error:
             number = getattr(error, "lineno", text.count("\n", 0, begin) + 1)
-            raise ValueError(f"line {number} is not JSON") from None
+            raise ValueError(f"line {number} is not JSON{_json_hint(error, text)}") from None
         # JSON is YAML but for tabs between its tokens, and none can stand inside a string.
         yield "\n" * text.count("\n", 0, begin) + text[begin:at].replace("\t", " ")
+
+
+def _json_hint(error: Exception, text: str) -> str:
+    """Return the likely cause of a text that is not JSON."""
+    if not isinstance(error, json.JSONDecodeError):
+        return ""
+    line = text.splitlines()[error.lineno - 1] if text.splitlines() else ""
+    if line.lstrip().startswith(("//", "#", "/*")):
+        return ": JSON has no comments"
+    if error.msg.startswith("Expecting ',' delimiter"):
+        why = 'a comma is missing before it, or a quotation mark inside a value is not written \\"'
+        return f": {why}"
+    if "trailing comma" in error.msg or "double quotes" in error.msg:
+        why = "a comma before it is one too many, or a name is not in double quotation marks"
+        return f": {why}"
+    return ""
 
 
 def _skip(text: str, at: int) -> int:
@@ -70,11 +90,12 @@ def _compose(text: str, kind: str) -> list[Tree]:
     try:
         _check(text)
         nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
-        found = [_tree(node) for node in nodes if node is not None]
+        is_json = kind == "JSON"
+        found = [_tree(node, is_json=is_json) for node in nodes if node is not None]
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        number = mark.line + 1 if mark else 1
-        raise ValueError(f"line {number} is not {kind}") from None
+        cause = likely_cause(error, text)
+        hint = f": {cause}" if cause else ""
+        raise ValueError(f"line {line_of(error)} is not {kind}{hint}") from None
     except (yaml.YAMLError, RecursionError):
         raise ValueError("the text contains characters that YAML does not allow") from None
     if not found:
@@ -100,20 +121,25 @@ def _check(text: str) -> None:
             )
 
 
-def _tree(node: yaml.Node) -> Tree:
+def _tree(node: yaml.Node, *, is_json: bool) -> Tree:
     number = node.start_mark.line + 1
     if isinstance(node, yaml.MappingNode):
         fields: dict[str, Tree] = {}
+        repeated = []
         for key, value in node.value:
             name = key.value if isinstance(key, yaml.ScalarNode) else ""
-            if not name or name in fields:
-                raise ValueError(
-                    f"line {key.start_mark.line + 1} has a field twice, or without a name"
-                )
-            fields[name] = dataclasses.replace(_tree(value), number=key.start_mark.line + 1)
-        return Tree(number, fields=fields)
+            at = key.start_mark.line + 1
+            if not name:
+                raise ValueError(f"line {at} has a field without a name")
+            if name in fields and not is_json:
+                first = fields[name].number
+                raise ValueError(f"line {at} has the field {name[:60]} of line {first} again")
+            if name in fields:
+                repeated.append((name, fields[name].number))
+            fields[name] = dataclasses.replace(_tree(value, is_json=is_json), number=at)
+        return Tree(number, fields=fields, repeated=tuple(repeated))
     if isinstance(node, yaml.SequenceNode):
-        return Tree(number, items=tuple(_tree(item) for item in node.value))
+        return Tree(number, items=tuple(_tree(item, is_json=is_json) for item in node.value))
     word = str(node.value)
     flag = node.tag.endswith((":bool", ":null"))
     return Tree(number, text="" if node.tag.endswith(":null") else word.lower() if flag else word)
