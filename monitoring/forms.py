@@ -85,7 +85,12 @@ class RuleForm(SettingsForm):
     def clean(self) -> dict[str, Any]:
         asked = super().clean() or self.cleaned_data
         if "kind" in asked and not self.errors:
-            wrong = problems_of(asked["kind"], asked.get("threshold"), asked.get("clear_below"))
+            wrong = problems_of(
+                asked["kind"],
+                asked.get("threshold"),
+                asked.get("clear_below"),
+                has_flow=asked.get("flow") is not None,
+            )
             for field, sentences in wrong.items():
                 self.complain(field, sentences)
         return asked

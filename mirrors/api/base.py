@@ -170,6 +170,9 @@ def _value_of(model: type[Model], name: str, lookup: str, text: str) -> Any:
         if text.lower() not in ("true", "false"):
             raise ValidationError({name: ["Enter true or false."]})
         return text.lower() == "true"
+    known = [str(value) for value, _ in getattr(column, "choices", None) or ()]
+    if known and text not in known:
+        raise ValidationError({name: [f"{text[:40]!r} is not one of {', '.join(known)}."]})
     try:
         return text if column is None else column.to_python(text)
     except (DjangoValidationError, ValueError, TypeError, ArithmeticError):

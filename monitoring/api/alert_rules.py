@@ -40,7 +40,10 @@ class RuleSerializer(StrictModelSerializer):
         def asked(name: str) -> Any:
             return attrs.get(name, getattr(self.instance, name, None))
 
-        errors = problems_of(asked("kind"), asked("threshold"), asked("clear_below"))
+        has_flow = asked("flow") is not None
+        errors = problems_of(
+            asked("kind"), asked("threshold"), asked("clear_below"), has_flow=has_flow
+        )
         if errors:
             raise serializers.ValidationError(errors)
         return attrs

@@ -65,8 +65,10 @@ class SilenceSerializer(StrictModelSerializer):
         read_only_fields = ("who",)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        if attrs["ends_at"] <= attrs.get("starts_at", timezone.now()):
-            raise serializers.ValidationError({"ends_at": ["It must be after starts_at."]})
+        now = timezone.now()
+        if attrs["ends_at"] <= max(attrs.get("starts_at", now), now):
+            words = "It must be after starts_at and in the future."
+            raise serializers.ValidationError({"ends_at": [words]})
         if attrs.get("runner") and (attrs.get("flow") or attrs.get("cluster")):
             words = "Give a runner, or a flow or cluster: alerts of a runner belong to no flow."
             raise serializers.ValidationError({"runner": [words]})

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from typing import Literal, get_args
 
 from mirrors.domain.formatting import plural, size
+from mirrors.domain.replication_policy import HEARTBEATS
 from mirrors.domain.topics.compression import (
     CODEC,
     LARGE_BATCH_BYTES,
@@ -27,6 +29,7 @@ _COMPRESSED = 5
 _PEAK_FACTOR = 3.0
 Code = Literal["unread", "idle", "compression", "peak", "unsurveyed"]
 CODES = get_args(Code)
+_HEARTBEATS = re.compile(rf"(.*\.)?{HEARTBEATS}")
 _LINGER = f"`batch.size={LARGE_BATCH_BYTES}` and `linger.ms=20`"
 
 
@@ -130,7 +133,9 @@ class _Moved:
 
 def _unread(moved: _Moved, readers: Readers) -> list[Advice]:
     found = []
-    unread = moved.largest_first(moved.by_topic.keys() - set(readers.read))
+    # Understudy reads heartbeats itself.
+    others = {name for name in moved.by_topic if not _HEARTBEATS.fullmatch(name)}
+    unread = moved.largest_first(others - set(readers.read))
     if unread:
         expected, saves = moved.in_a_month(sum(moved.by_topic[name] for name in unread))
         text = (
@@ -168,7 +173,8 @@ def _compress(
 ) -> Advice:
     expected, saves = moved.in_a_month(saved)
     mean = sample.records / sample.batches
-    has = f"{topic} has {sample.codec} and {mean:,.0f} records per batch"
+    codec = "is not compressed" if sample.codec == "none" else f"has {sample.codec}"
+    has = f"{topic} {codec} and has {plural(round(mean), 'record')} per batch"
     what = {
         "codec": f"{CODEC} would send",
         "batches": f"Batches of {size(LARGE_BATCH_BYTES)} would send",

@@ -13,6 +13,7 @@ from decimal import Decimal
 GIGABYTE = Decimal(10**9)
 # A forecast from less history would swing with the time of day.
 LEAST_HISTORY = timedelta(hours=6)
+_LEAST_SHOWN = Decimal("0.0001")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,9 +98,11 @@ def month_cost(
 
 
 def money(amount: Decimal | None, currency: str) -> str:
-    """`12.30 EUR`; amounts below one have four decimals."""
+    """`12.30 EUR`; amounts below one have four decimals, smaller ones are `< 0.0001 EUR`."""
     if amount is None:
         return "unknown"
+    if 0 < amount < _LEAST_SHOWN:
+        return f"< {_LEAST_SHOWN} {currency}"
     return f"{amount:,.4f} {currency}" if 0 < amount < 1 else f"{amount:,.2f} {currency}"
 
 

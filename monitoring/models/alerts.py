@@ -14,7 +14,7 @@ from mirrors.domain.access.rights import Right
 from mirrors.models import Cluster, Flow, Runner
 from mirrors.models.access.grants import Owned
 from mirrors.models.base import StateField
-from monitoring.domain.alerts.rules import KINDS, Condition
+from monitoring.domain.alerts.rules import KINDS, OF_RUNNERS, Condition
 from monitoring.domain.alerts.states import ALERT, AlertState
 from monitoring.models.channels import Channel
 
@@ -52,6 +52,10 @@ class AlertRule(Owned):
         """A rule of every flow is shown to everybody, and changed with a grant of everything."""
         found = super().rows_reached(where, right)
         return found | Q(flow=None) if right is Right.VIEW else found
+
+    @property
+    def is_of_runners(self) -> bool:
+        return self.kind in OF_RUNNERS
 
     @property
     def asks(self) -> str:

@@ -148,6 +148,7 @@ def _cost_page(request: HttpRequest, flow: Flow, form: PriceForm) -> HttpRespons
         context,
         section="costs",
         status=422 if form.errors else 200,
+        every=1 if context["reading_state"] == "requested" else None,
     )
 
 

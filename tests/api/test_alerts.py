@@ -107,6 +107,8 @@ def test_a_silence_ends_after_it_starts_and_can_be_ended(operator: APIClient) ->
     now = timezone.now()
     wrong = operator.post("/api/v1/silences/", {"ends_at": (now - timedelta(hours=1)).isoformat()})
     assert "ends_at" in refused(wrong)
+    past = {"starts_at": "2020-01-01T00:00:00Z", "ends_at": "2021-01-01T00:00:00Z"}
+    assert "ends_at" in refused(operator.post("/api/v1/silences/", past))
     body = {"ends_at": (now + timedelta(hours=1)).isoformat(), "reason": "Upgrade"}
     made = operator.post("/api/v1/silences/", body).json()
     assert made["who"] == "operator"

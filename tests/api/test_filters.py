@@ -75,6 +75,16 @@ def test_a_number_that_is_none_names_its_filter(admin: APIClient, value: str) ->
     assert admin.get("/api/v1/failbacks/?flow=-1").json()["count"] == 0
 
 
+def test_a_state_that_is_none_is_named_and_does_not_look_like_an_empty_list(
+    admin: APIClient,
+) -> None:
+    for path in ("flows/?observed_state=", "failovers/?state=", "alerts/?state="):
+        error = admin.get(f"/api/v1/{path}runing").json()["error"]
+        ((name, (sentence,)),) = error["fields"].items()
+        assert path.endswith(f"{name}=")
+        assert sentence.startswith("'runing' is not one of "), path
+
+
 # What pages read of their address.
 OF_PAGES = [
     *("flow", "source", "target", "topic", "group", "partition", "offset", "state", "kind"),

@@ -86,6 +86,7 @@ def test_a_forecast_is_never_below_what_was_sent(used: int, at: datetime, known:
 @pytest.mark.parametrize(
     ("amount", "text"),
     [(None, "unknown"), (Decimal(0), "0.00 EUR"), (Decimal("0.0123"), "0.0123 EUR"),
+     (Decimal("0.00004"), "< 0.0001 EUR"),
      (Decimal("1234.5"), "1,234.50 EUR")],
 )  # fmt: skip
 def test_money_is_readable(amount: Decimal | None, text: str) -> None:

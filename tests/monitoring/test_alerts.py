@@ -273,6 +273,8 @@ def test_a_rule_that_cannot_work_is_named_by_field() -> None:
     assert list(problems_of("time_lag", None, None)) == ["threshold"]
     assert list(problems_of("time_lag", 10, 11)) == ["clear_below"]
     assert list(problems_of("forecast", 10, 5)) == ["clear_below"]
+    assert list(problems_of("runner_down", None, None, has_flow=True)) == ["flow"]
+    assert problems_of("gap", None, None, has_flow=True) == {}
 
 
 @pytest.mark.parametrize("kind", KINDS)

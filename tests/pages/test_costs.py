@@ -205,11 +205,12 @@ def test_an_operator_measures_compression_and_a_worker_answers(
     assert signed_in("operator").post(path).status_code == 302
     page = signed_in("viewer").get(f"/flows/{flow.pk}/cost/").content.decode()
     assert "A worker reads backup" in page
+    assert 'data-every="1"' in page, "the answer appears without a click"
     reading = CompressionReading.objects.get()
     compression.run_reading(reading_id=reading.pk)
     assert asked == [("backup", {"primary.orders": 3})]
     page = signed_in("viewer").get(f"/flows/{flow.pk}/cost/").content.decode()
-    assert "orders has lz4 and 3 records per batch" in page
+    assert "orders has lz4 and has 3 records per batch" in page
     assert '<td class="number">40 %</td><td class="number">5 %</td>' in page
     found = signed_in("viewer").get(f"/api/v1/flows/{flow.pk}/cost/").json()
     assert found["compression"]["samples"] == [{"topic": "orders", **SAMPLE}]

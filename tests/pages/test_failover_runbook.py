@@ -122,6 +122,20 @@ def test_the_form_shows_what_is_touched_and_begins_only_with_alias_and_reason(
     assert again.status_code == 409
 
 
+def test_a_simulation_of_some_groups_is_not_taken_for_one_of_all(
+    operator: Client, flow: Flow, simulation: FailoverRun
+) -> None:
+    FailoverRun.objects.filter(pk=simulation.pk).update(groups=["invoices"])
+    path = f"/flows/{flow.pk}/failover/"
+    assert "Simulate it first" in operator.get(path).content.decode()
+    page = operator.get(f"/failovers/{simulation.pk}/").content.decode()
+    assert "Only these groups" in page
+    assert f"{path}?kind=switchover&amp;simulation={simulation.pk}" in page
+    begin = operator.get(f"{path}?kind=failover&simulation={simulation.pk}").content.decode()
+    assert "Only these groups" in begin
+    assert f'name="simulation" value="{simulation.pk}"' in begin
+
+
 def test_a_run_that_waits_for_a_person_says_for_what_and_has_the_buttons(
     signed_in: As, flow: Flow, simulation: FailoverRun
 ) -> None:

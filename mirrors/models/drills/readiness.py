@@ -70,7 +70,11 @@ def with_readiness(rows: QuerySet[Any], now: datetime) -> QuerySet[Any]:
     counted = gaps.order_by().values("flow").annotate(amount=Count("pk")).values("amount")
     rows = with_schemas(with_proof(rows).select_related("objectives"))
     simulated = FailoverRun.objects.filter(
-        flow=OuterRef("pk"), kind=FailoverKind.SIMULATION, lacking__isnull=False, scope={}
+        flow=OuterRef("pk"),
+        kind=FailoverKind.SIMULATION,
+        lacking__isnull=False,
+        scope={},
+        groups=[],
     )
     topics = FlowTopic.objects.filter(
         flow=OuterRef("pk"), account_state__in=[*BLOCKING, "left_behind"]

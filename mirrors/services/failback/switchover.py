@@ -96,6 +96,7 @@ def close_switched() -> None:
         kind=FailoverKind.SWITCHOVER,
         state=FailoverState.SUCCEEDED,
         scope={},
+        groups=[],
         flow__brings_back__state=FailbackState.RUNNING,
     )
     for switched in done.select_related("flow__target"):

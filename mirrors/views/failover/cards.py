@@ -64,7 +64,7 @@ def _fence_badge(flow: Any) -> tuple[str, str]:
 
 def _rows(now: datetime) -> QuerySet[Any]:
     runs = FailoverRun.objects.filter(flow=OuterRef("pk")).order_by("-pk")
-    planned = runs.filter(kind=FailoverKind.SIMULATION, plan__isnull=False, scope={})
+    planned = runs.filter(kind=FailoverKind.SIMULATION, plan__isnull=False, scope={}, groups=[])
     planned = planned.filter(ended_at__isnull=False)
     opened = runs.filter(ended_at=None)
     last = Case(When(observed_state="failed_over", then=Value(1)), default=Value(0))

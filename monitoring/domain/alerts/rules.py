@@ -232,10 +232,12 @@ def rules_of(rules: Iterable[Rule], flow_id: int) -> list[Rule]:
 
 
 def problems_of(
-    kind: Kind, threshold: float | None, clear_below: float | None
+    kind: Kind, threshold: float | None, clear_below: float | None, *, has_flow: bool = False
 ) -> dict[str, list[str]]:
     """Why a rule cannot work, by field."""
     errors: dict[str, list[str]] = {}
+    if has_flow and kind in OF_RUNNERS:
+        errors["flow"] = ["This condition is about runners: leave the flow out."]
     unit = KINDS[kind][1]
     if unit and threshold is None:
         errors["threshold"] = [f"This kind needs a threshold in {unit}."]

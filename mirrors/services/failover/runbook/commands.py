@@ -42,7 +42,7 @@ def simulation_lifetime() -> timedelta:
 
 def newest_simulation(*, flow: Flow, now: datetime) -> FailoverRun | None:
     """The newest simulation of everything from which a run may begin now."""
-    runs = FailoverRun.objects.filter(flow=flow, kind=FailoverKind.SIMULATION, scope={})
+    runs = FailoverRun.objects.filter(flow=flow, kind=FailoverKind.SIMULATION, scope={}, groups=[])
     good = runs.filter(state=FailoverState.SUCCEEDED, ended_at__gt=now - simulation_lifetime())
     return good.exclude(plan=None).first()
 
