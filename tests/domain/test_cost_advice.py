@@ -97,7 +97,8 @@ def test_compression_is_advised_with_bytes_and_money_of_a_month() -> None:
     assert [debug.topic, orders.topic] == ["debug", "orders"]
     assert (orders.bytes, orders.saves) == (800 * GB, 16)
     assert orders.sentence.startswith(
-        "orders has lz4 and has 3 records per batch, by a sample of 1.0 MB. zstd would send 40% less: "
+        "orders has lz4 and has 3 records per batch, by a sample of 1.0 MB. "
+        "zstd would send 40% less: "
         "800 GB a month. That is 16.00 EUR a month."
     )
     assert "linger.ms" in debug.sentence
