@@ -18,6 +18,7 @@ from mirrors.domain.errors import InvalidSettings, UnderstudyError
 from mirrors.domain.formatting import BEHIND_AFTER_MS, OLD_AFTER, duration
 from mirrors.models import Cluster
 from mirrors.models.access.grants import showing
+from mirrors.services.clock import milliseconds
 from mirrors.services.clusters import EVERY
 
 # Several checks of a cluster were missed.
@@ -129,12 +130,16 @@ def mark_flow(flow: Any, now: datetime) -> Any:
     """Add whether a flow's figures are stale, why one is missing, and the state to show.
 
     A flow is never green if its figures are stale, it is far behind, or its source is
-    unreachable.
+    unreachable. Without a recent look at the source its time lag is a lower bound.
     """
     is_stopped = flow.observed_state in _STOPPED_STATES
     flow.stale = not is_stopped and flow.as_of is not None and now - flow.as_of > OLD_AFTER
     # The end of an unreachable source is unknown.
     flow.unsure = flow.stale or flow.source.reachable is False
+    account = None if is_stopped else getattr(flow, "account", None)
+    if account is not None and not account.total.holds_at(milliseconds(now)):
+        flow.unsure = True
+        flow.unknown_lags = account.total.as_of(milliseconds(now)).unknown_lags
     flow.shown_state = flow.observed_state
     if flow.observed_state == "running" and flow.stale:
         flow.shown_state = "stale"

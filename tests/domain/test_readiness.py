@@ -93,6 +93,7 @@ def test_a_perfect_standby_has_100_points_and_nothing_to_mend() -> None:
             "a:1 is dead.",
         ),
         ("target", {"source_reachable": False}, 2, "source", "the source did not respond"),
+        ("rpo", {"offset_lag": None}, 0, "topics", "or the source was not read lately"),
         ("copies", {"state": "degraded", "reason": "Two."}, 0, "jobs", "degraded: Two."),
         ("copies", {"figures_age": timedelta(minutes=1)}, 0, "jobs", "no current figures"),
         ("copies", {"figures_age": None}, 0, "jobs", "no current figures"),

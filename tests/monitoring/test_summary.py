@@ -143,7 +143,7 @@ def test_of_a_source_that_is_unreachable_only_a_lower_bound_is_known() -> None:
     summary = summarize([gone], NOW)
     assert said(summary) == (
         "east is unreachable: at least 663 records not replicated (seen 2 s ago, "
-        "oldest 3 min 34 s, mostly clicks)."
+        "oldest at least 3 min 34 s, mostly clicks)."
     )
     assert summary.worst is not None
     assert (summary.worst.rpo_ms, summary.worst.is_least) == (214_000, True)

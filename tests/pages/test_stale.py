@@ -120,6 +120,21 @@ def test_figures_are_as_old_as_their_oldest_part_however_young_the_report(
     assert re.search(r"7 min( \d s)? ago", _page(viewer, "/schedules/"))
 
 
+def test_without_a_recent_look_at_the_source_the_rpo_is_a_lower_bound_on_every_page(
+    viewer: Client, flow: Flow
+) -> None:
+    now = timezone.now()
+    Cluster.objects.update(reachable=True)
+    Flow.objects.update(as_of=now, observed_state="degraded")
+    world.owes(flow, observed_at=now)
+    assert "≥" not in _page(viewer, "/topology/")
+    world.owes(flow, observed_at=now - timedelta(seconds=50))
+    for path in ("/", "/flows/", "/topology/", f"/flows/{flow.pk}/", "/failovers/"):
+        assert "≥" in _page(viewer, path), path
+    row = viewer.get(f"/api/v1/flows/{flow.pk}/").json()
+    assert row["owed"]["time_lag_certainty"] == "at_least"
+
+
 def _iso(at: datetime) -> str:
     return DateTimeField().to_representation(at)  # type: ignore[no-any-return]
 

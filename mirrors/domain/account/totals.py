@@ -101,10 +101,12 @@ class Total:
     def as_of(self, now: int, old_after_ms: int = OLD_AFTER_MS) -> Total:
         """Return the sum that can be stated at `now` (epoch ms).
 
-        An old observation gives only the lower bound, because more records may have been written
-        since.
+        An old observation gives only the lower bound, also of the time lag, because more records
+        may have been written since.
         """
-        return self if self.holds_at(now, old_after_ms) else self._lower_bound()
+        if self.holds_at(now, old_after_ms):
+            return self
+        return dataclasses.replace(self._lower_bound(), unknown_lags=max(1, self.unknown_lags))
 
     def holds_at(self, now: int, old_after_ms: int = OLD_AFTER_MS) -> bool:
         """Whether `as_of` states the sum itself, not its lower bound."""

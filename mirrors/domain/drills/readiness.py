@@ -143,9 +143,7 @@ def _rpo(picture: ReadinessFacts) -> Term:
     """Full points up to the objective, none from twice that on, proportional in between."""
     title = "Up to date with the source"
     if picture.offset_lag is None or _is_old(picture):
-        age = picture.figures_age
-        old = "it has no figures yet" if age is None else f"its figures are {_age_text(age)} old"
-        text = f"The flow's lag is unknown: {old}."
+        text = f"The flow's lag is unknown: {_why_unknown(picture)}."
         return _term("rpo", title, 15, 0.0, text, "topics")
     behind_ms = 0 if picture.offset_lag == 0 else picture.time_lag_ms
     if behind_ms is None:
@@ -291,6 +289,14 @@ def _within(value: float, limit: float) -> float:
 
 def _is_old(picture: ReadinessFacts) -> bool:
     return picture.figures_age is None or picture.figures_age > OLD_AFTER
+
+
+def _why_unknown(picture: ReadinessFacts) -> str:
+    if picture.figures_age is None:
+        return "it has no figures yet"
+    if _is_old(picture):
+        return f"its figures are {_age_text(picture.figures_age)} old"
+    return f"a part of it is, or {picture.source} was not read lately"
 
 
 def _age_text(age: timedelta) -> str:
