@@ -15,6 +15,7 @@ import copy
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -295,11 +296,27 @@ def _ask(
         return found
     error = answer.data["error"]
     problems = [
-        Problem(document.where(name), f"{kind.name} {document.name}, {name}: {' '.join(said)}")
+        Problem(
+            document.where(name),
+            f"{kind.name} {document.name}, {name}: {' '.join(map(_for_files, said))}",
+        )
         for name, said in (error.get("fields") or {}).items()
     ]
     whole = Problem(document.where(), f"{kind.name} {document.name}: {error['message']}")
     raise _Refused(problems or [whole])
+
+
+def _for_files(sentence: str) -> str:
+    """A sentence of REST for a person who writes a file."""
+    if found := re.fullmatch(r"Object with \w+=(.*) does not exist\.", sentence):
+        return f"There is no {found[1]}. Add a document with this name, or correct it."
+    if sentence == "Not a valid string.":
+        return "It must be one text. Write a list as one text with commas in it."
+    if sentence == "This field may not be null.":
+        return "Its value is missing."
+    if sentence.startswith("Expected a dictionary"):
+        return "It must be a mapping of names to values, such as {topics: orders}."
+    return sentence
 
 
 def _inner_request(request: Request, method: str, body: Mapping[str, Any] | None) -> HttpRequest:

@@ -12,6 +12,7 @@ A document is `kind`, `name` and `spec`, as in:
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,9 @@ _DEPTH = 20
 # Compiled where PyYAML has it: two megabytes take the other one half a minute.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FIELDS = ("kind", "name", "spec")
+# Fields with texts: `true`, `no` and `3` below them stay as they are written.
+_TEXTS = ("properties", "headers", "labels")
+_LONGEST_NUMBER = 40
 _HEAD = "# Objects of Understudy. `understudy apply -f FILE` creates or changes them.\n"
 
 
@@ -50,7 +54,10 @@ class Document:
     lines: Mapping[str, int]
 
     def where(self, field: str = "") -> str:
-        return f"{self.file}:{self.lines.get(field, self.line)}"
+        """The file and the line of a field, such as `labels`, `properties.topics` or `labels.0`."""
+        outer, _, inner = field.partition(".")
+        names = (name for name in (field, inner, outer) if name in self.lines)
+        return f"{self.file}:{self.lines.get(next(names, ''), self.line)}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,8 +143,8 @@ def _document(node: yaml.Node, file: str, kinds: Sequence[str]) -> Document | Pr
     line = node.start_mark.line + 1
     if not isinstance(node, yaml.MappingNode):
         return Problem(f"{file}:{line}", "A document must be a mapping with kind, name and spec.")
-    if repeated := _repeated_key(node):
-        return Problem(f"{file}:{repeated[1]}", f"{repeated[0]} is given twice.")
+    if wrong := _wrong_key(node):
+        return Problem(f"{file}:{wrong[1]}", wrong[0])
     parts = {str(key.value): (key.start_mark.line + 1, value) for key, value in node.value}
     if other := next((name for name in parts if name not in _FIELDS), None):
         return Problem(f"{file}:{parts[other][0]}", _not_a_field(other, parts.get("spec")))
@@ -148,6 +155,8 @@ def _document(node: yaml.Node, file: str, kinds: Sequence[str]) -> Document | Pr
             words = f"{name} must be a text; one with a bracket needs quotation marks."
             return Problem(f"{file}:{parts[name][0]}", words)
     kind, name = parts["kind"][1].value, parts["name"][1].value
+    if not name.isprintable():
+        return Problem(f"{file}:{parts['name'][0]}", "name has a control character. Remove it.")
     if kind not in kinds:
         meant = nearest(kind, kinds)
         hint = f" Did you mean {meant}?" if meant else ""
@@ -181,39 +190,53 @@ def _lines(spec: yaml.MappingNode) -> dict[str, int]:
     return inner | {str(key.value): key.start_mark.line + 1 for key, _ in spec.value}
 
 
-def _repeated_key(node: yaml.Node) -> tuple[str, int] | None:
-    """The first key that its mapping has twice, at any depth: YAML would keep the last one."""
+def _wrong_key(node: yaml.Node) -> tuple[str, int] | None:
+    """A sentence and the line of the first key, at any depth, that is no text or given twice.
+
+    YAML would keep the last one.
+    """
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                return "The name of a field must be a text, without brackets.", line
             if str(key.value) in seen:
-                return str(key.value), key.start_mark.line + 1
+                return f"{key.value} is given twice.", line
             seen.add(str(key.value))
-            if found := _repeated_key(value):
+            if found := _wrong_key(value):
                 return found
     elif isinstance(node, yaml.SequenceNode):
         for value in node.value:
-            if found := _repeated_key(value):
+            if found := _wrong_key(value):
                 return found
     return None
 
 
-def _value(node: yaml.Node) -> Any:
+def _value(node: yaml.Node, *, is_text: bool = False) -> Any:
     """The plain value of a node. Times stay texts: fields of the API read them."""
     if isinstance(node, yaml.MappingNode):
-        return {str(key.value): _value(value) for key, value in node.value}
+        return {
+            str(key.value): _value(value, is_text=is_text or key.value in _TEXTS)
+            for key, value in node.value
+        }
     if isinstance(node, yaml.SequenceNode):
-        return [_value(value) for value in node.value]
+        return [_value(value, is_text=is_text) for value in node.value]
+    if is_text and node.tag != "tag:yaml.org,2002:null":
+        return str(node.value)
     # `12:30` is a number to YAML 1.1, and a text to a person.
     if node.tag == "tag:yaml.org,2002:timestamp" or (_is_number(node) and ":" in node.value):
         return str(node.value)
-    constructor = yaml.constructor.SafeConstructor()
     try:
-        return constructor.construct_object(node)
+        found = yaml.constructor.SafeConstructor().construct_object(node)
+        if _is_number(node) and (len(node.value) > _LONGEST_NUMBER or not math.isfinite(found)):
+            raise ValueError
     except (ValueError, KeyError):
-        problem = f"{node.value[:60]} is not a value of the type {node.tag.rpartition(':')[2]}"
+        kind = {"int": "whole number", "float": "number"}.get(node.tag.rpartition(":")[2], "value")
+        problem = f"{node.value[:_LONGEST_NUMBER]} is not a {kind} that can be read"
         mark: Any = node.start_mark
         raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark) from None
+    return found
 
 
 def _is_number(node: yaml.Node) -> bool:

@@ -184,6 +184,16 @@ def _flows(flows: QuerySet[Flow]) -> list[tuple[str, str]]:
     return [(flow.name, str(flow.pk)) for flow in flows]
 
 
+def _flow_named(name: str) -> QuerySet[Flow]:
+    source, arrow, target = name.partition("->")
+    if not (source and arrow and target):
+        raise BadName(
+            f"{name[:210]} is no name of a flow. Write SOURCE->TARGET with the aliases of two "
+            "clusters."
+        )
+    return Flow.objects.filter(pk=id_of_flow(name))
+
+
 def _flow_of(name: str) -> QuerySet[Flow]:
     """The flow whose part has this name. Raises BadName if there is none."""
     rows = Flow.objects.filter(pk=id_of_flow(name))
@@ -265,7 +275,7 @@ _ALL = (
     Kind(
         name="Flow",
         view=FlowViewSet,
-        rows=lambda name: Flow.objects.filter(pk=id_of_flow(name)),
+        rows=_flow_named,
         identity=_ends,
         name_of=_name,
         fields=("runner", "labels", "properties", "desired_state"),

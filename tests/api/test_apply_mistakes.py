@@ -153,17 +153,17 @@ MISTAKES = {
     "a value of another type": (
         "kind: Cluster\nname: e\nspec:\n  ssl_ca: !!int abc\n",
         4,
-        "abc is not a value of the type int",
+        "abc is not a whole number that can be read",
     ),
     "a flag that is none": (
         "kind: Cluster\nname: e\nspec:\n  ssl_ca: !!bool maybe\n",
         4,
-        "maybe is not a value of the type bool",
+        "maybe is not a value that can be read",
     ),
     "a number of 5,000 digits": (
         f"kind: Objectives\nname: a->b\nspec:\n  rpo_seconds: {'9' * 5000}\n",
         4,
-        "is not a value of the type int",
+        "is not a whole number that can be read",
     ),
     "a control character": ("kind: Cluster\nname: e\x07\n", 2, "has a control character"),
     "a resource of Kubernetes": (
@@ -181,6 +181,46 @@ MISTAKES = {
         f"{TWO}kind: Objectives\nname: a->b\nspec:\n  rpo_second: 3\n",
         15,
         "Did you mean rpo_seconds?",
+    ),
+    "a number without end": (
+        f"{TWO}kind: Objectives\nname: a->b\nspec:\n  rpo_seconds: .inf\n",
+        15,
+        ".inf is not a number that can be read",
+    ),
+    "properties as text": (
+        f"{TWO}---\n".replace("a->b\n---", "a->b\nspec:\n  properties: orders\n---"),
+        12,
+        "It must be a mapping of names to values",
+    ),
+    "a list as a value": (
+        f"{TWO}---\n".replace(
+            "a->b\n---", "a->b\nspec:\n  properties:\n    groups: x\n    topics: [a, b]\n---"
+        ),
+        14,
+        "Write a list as one text",
+    ),
+    "a setting without a value": (
+        f"{TWO}---\n".replace("a->b\n---", "a->b\nspec:\n  properties:\n    topics:\n---"),
+        13,
+        "Its value is missing",
+    ),
+    "a flag of another language": (
+        f"{TWO}---\n".replace(
+            "a->b\n---", "a->b\nspec:\n  properties:\n    sync.group.offsets.enabled: yes\n---"
+        ),
+        13,
+        "must be true or false, not 'yes'",
+    ),
+    "a flow without an arrow": ("kind: Flow\nname: a-b\n", 1, "Write SOURCE->TARGET"),
+    "an unknown channel": (
+        "kind: AlertRule\nname: Late\nspec:\n  kind: time_lag\n  channels: [on-call]\n",
+        5,
+        "There is no on-call. Add a document with this name",
+    ),
+    "a name of brackets": (
+        "kind: Cluster\nname: e\nspec:\n  ? [a]\n  : b\n",
+        4,
+        "without brackets",
     ),
     "alias": ("kind: Cluster\nname: &a east\nspec: {ssl_ca: *a}\n", 3, "aliases"),
 }
@@ -203,3 +243,18 @@ def test_many_nested_brackets_are_a_sentence(admin: APIClient, closed: str) -> N
     (problem,) = plan["problems"]
     assert problem["where"] == "all.yaml:3"
     assert "more than 20 levels" in problem["sentence"]
+
+
+def test_texts_below_properties_and_labels_stay_as_they_are_written(admin: APIClient) -> None:
+    spec = (
+        "spec:\n  labels: [no]\n  properties:\n    topics: no\n"
+        "    sync.group.offsets.enabled: true\n    replication.factor: 3\n---"
+    )
+    plan = apply(admin, TWO.replace("a->b\n---", f"a->b\n{spec}"))
+    assert plan["problems"] == []
+    flow = next(change for change in plan["changes"] if change["kind"] == "Flow")
+    becomes = {field["name"]: field["becomes"] for field in flow["fields_changed"]}
+    assert becomes["labels"] == ["no"]
+    assert becomes["properties"]["topics"] == "no"
+    assert becomes["properties"]["sync.group.offsets.enabled"] == "true"
+    assert becomes["properties"]["replication.factor"] == "3"
