@@ -214,7 +214,11 @@ def _send(request: Request, kind: Kind, document: Document, options: Options) ->
     if key is None:
         body = {**kind.identity(document.name), **document.spec}
         made = _ask(request, kind, "create", body, document)
-        fields = [FieldChange(name, None, made.get(name)) for name in document.spec]
+        # Of a flow its name: the plan is rolled back, and its number with it.
+        fields = [
+            FieldChange(name, None, value if name in kind.flow_fields else made.get(name))
+            for name, value in document.spec.items()
+        ]
         stored = {name: made.get(name) for name in document.spec}
         return Change(kind.name, document.name, "create", document.where(), tuple(fields), stored)
     before = _ask(request, kind, "retrieve", None, document, key)
@@ -273,6 +277,8 @@ def _as_stored(kind: Kind, name: str, value: Any) -> Any:
     return value
 
 
+# What a field refers to by its name.
+_REFERS = {"source": "cluster", "target": "cluster", "runner": "runner", "channels": "channel"}
 _METHODS = {
     "create": "POST", "partial_update": "PATCH", "retrieve": "GET", "destroy": "DELETE"
 }  # fmt: skip
@@ -298,7 +304,8 @@ def _ask(
     problems = [
         Problem(
             document.where(name),
-            f"{kind.name} {document.name}, {name}: {' '.join(map(_for_files, said))}",
+            f"{kind.name} {document.name}, {name}: "
+            f"{' '.join(_for_files(name, sentence) for sentence in said)}",
         )
         for name, said in (error.get("fields") or {}).items()
     ]
@@ -306,10 +313,11 @@ def _ask(
     raise _Refused(problems or [whole])
 
 
-def _for_files(sentence: str) -> str:
-    """A sentence of REST for a person who writes a file."""
+def _for_files(field: str, sentence: str) -> str:
+    """A sentence of REST about a field, for a person who writes a file."""
     if found := re.fullmatch(r"Object with \w+=(.*) does not exist\.", sentence):
-        return f"There is no {found[1]}. Add a document with this name, or correct it."
+        what = _REFERS.get(field.partition(".")[0], "object")
+        return f"There is no {what} {found[1]}. Add a document with this name, or correct it."
     if sentence == "Not a valid string.":
         return "It must be one text. Write a list as one text with commas in it."
     if sentence == "This field may not be null.":

@@ -49,7 +49,7 @@ MISTAKES = {
         "kind: Flow\nname: east->nowhere\nspec: {properties: {}}\n---\n"
         "kind: Cluster\nname: east\nspec: {bootstrap_servers: e:1}\n",
         1,
-        "nowhere",
+        "There is no cluster nowhere. Add a document",
     ),
     "unknown setting of a flow": (
         "kind: Cluster\nname: a\nspec: {bootstrap_servers: a:1}\n---\n"
@@ -215,7 +215,7 @@ MISTAKES = {
     "an unknown channel": (
         "kind: AlertRule\nname: Late\nspec:\n  kind: time_lag\n  channels: [on-call]\n",
         5,
-        "There is no on-call. Add a document with this name",
+        "There is no channel on-call. Add a document with this name",
     ),
     "a name of brackets": (
         "kind: Cluster\nname: e\nspec:\n  ? [a]\n  : b\n",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -276,3 +277,17 @@ def test_every_setting_survives_the_way_through_a_file(admin: APIClient, at: int
     applied(admin, east + west + flow)
     assert Flow.objects.get().properties == SETTINGS[at]
     survives(admin)
+
+
+def test_the_example_of_the_documentation_applies_to_an_empty_installation(
+    admin: APIClient,
+) -> None:
+    page = Path(__file__).parents[2] / "docs" / "operations" / "install" / "declarations.md"
+    example = page.read_text().split("```yaml\n")[1].split("```")[0]
+    made = applied(admin, example)
+    assert set(actions(made).values()) == {"create"}
+    rule = next(change for change in made["changes"] if change["kind"] == "AlertRule")
+    assert {field["name"]: field["becomes"] for field in rule["fields_changed"]}["flow"] == (
+        "east->west"
+    )
+    assert set(actions(applied(admin, example)).values()) == {"none"}
