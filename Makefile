@@ -130,6 +130,11 @@ test-schema: $(VENV)/.dev ## schemathesis: generated requests to every operation
 test-chart: $(VENV)/.dev ## Build Helm from its Go module, lint the chart, validate what it renders, compare with docs/kubernetes
 	$(PYTEST) tests/test_helm.py -m "" $(RUN)
 
+test-terraform: $(VENV)/.dev ## Build Terraform from its Go module if there is none, and run the provider's tests in Go and with it
+	cd deploy/terraform && go vet ./... && go test ./...
+	@bash .ci/terraform
+	$(PYTEST) tests/terraform -m "" $(RUN)
+
 test-soak: $(VENV)/.dev ## Long runs: the whole product for twenty minutes, storms of faults and kill -9, failovers (RUN="-k name" narrows it)
 	$(PYTEST) -m soak --timeout 7200 $(RUN)
 
@@ -168,6 +173,10 @@ run-redis: $(VENV)/.runtime ## The queue (Valkey): REDIS_DIR, REDIS_PORT (6379),
 ##@ Build
 package: $(VENV)/.dev ## Build the wheel with the command `understudy` in dist/
 	@$(PY) -m build --wheel --no-isolation -o dist .
+
+terraform-provider: ## Build the Terraform provider into dist/ (needs Go)
+	@mkdir -p dist
+	cd deploy/terraform && go build -trimpath -ldflags "-X main.version=$$(sed -n 's/^version = "\(.*\)"/\1/p' ../../pyproject.toml)" -o ../../dist/terraform-provider-understudy .
 
 image: ## Build the image of docker-compose.yml (needs a Docker engine)
 	@timeout 20 docker info >/dev/null 2>&1 || { echo "No Docker engine answers here, and the image needs one to be built; every service also runs without: make run-web, make run-worker, …" >&2; exit 1; }
@@ -234,5 +243,5 @@ $(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
 	@bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ $(VENV)/.runtime
 
-.PHONY: up .compile .check-types .check-the-rest demo demo-check shots clean-demo bench bench-distance bench-web bench-scale bench-runs setup check format test test-fast test-long test-kills test-crashes test-takeover test-older test-matrix test-failover test-judge test-native test-schema test-chart test-soak test-image system requirements sbom audit-packages scan-secrets docs compiled help migrate \
-  run-web run-worker run-tasks run-watch run-beat stop-runners run-kafka run-redis image check-images runtime kafka-jars static package
+.PHONY: up .compile .check-types .check-the-rest demo demo-check shots clean-demo bench bench-distance bench-web bench-scale bench-runs setup check format test test-fast test-long test-kills test-crashes test-takeover test-older test-matrix test-failover test-judge test-native test-schema test-chart test-terraform test-soak test-image system requirements sbom audit-packages scan-secrets docs compiled help migrate \
+  run-web run-worker run-tasks run-watch run-beat stop-runners run-kafka run-redis image terraform-provider check-images runtime kafka-jars static package
