@@ -53,7 +53,10 @@ _QUICK = ("-XX:TieredStopAtLevel=1",)
 # How often these brokers look for transactions that are late; it is ten seconds by default.
 LATE_LOOKED_FOR_MS = 1_000
 PROPERTIES = {
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(LATE_LOOKED_FOR_MS)
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(LATE_LOOKED_FOR_MS),
+    # Each thread that has nothing to do looks for work three times a second.
+    "num.network.threads": "1",
+    "num.io.threads": "2",
 }
 
 

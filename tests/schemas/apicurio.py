@@ -24,6 +24,8 @@ ARTIFACT = f"io.apicurio:apicurio-registry-app:{VERSION}:tar.gz:all"
 SHA256 = "3cda1b34aa020fb4ac4dd6a66018d757e81e437f97e20a1f92d366b70091c6ba"
 PATH = "/apis/ccompat/v7"
 START_S = 200.0
+# Quick to start beats quick under load.
+_JVM = ("-Xmx300m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 class Apicurio:
@@ -38,7 +40,7 @@ class Apicurio:
         jar = f"apicurio-registry-app-{VERSION}-runner.jar"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                ["java", "-Xmx300m", "-jar", jar],
+                ["java", *_JVM, "-jar", jar],
                 cwd=directory,
                 env={
                     **os.environ,

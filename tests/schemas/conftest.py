@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 from django.utils import timezone
-from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from controlplane.demo.processes.guard import Guard
@@ -22,6 +21,7 @@ from mirrors.services.schemas import comparison
 from spark_runner.sql.plan import open_session
 from tests.schemas.apicurio import Apicurio
 from tests.schemas.fake_registry import FakeRegistry
+from tests.spark.local_session import builder
 
 
 @pytest.fixture(scope="session")
@@ -58,8 +58,7 @@ def fake() -> Iterator[FakeRegistry]:
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session that knows the functions of rules."""
-    conf = SparkConf().setMaster("local[1]").setAppName("rules").set("spark.ui.enabled", "false")
-    context = SparkContext(conf=conf)
+    context = builder("local[1]").getOrCreate().sparkContext
     yield open_session(context, tmp_path_factory.mktemp("functions"))
     context.stop()
 
