@@ -157,6 +157,12 @@ def test_a_run_that_waits_for_a_person_says_for_what_and_has_the_buttons(
             run=run, number=number, name=step.name, does=step.title, state=state, command="kafka x"
         )
     page = signed_in("operator").get(f"/failovers/{run.pk}/").content.decode()
+    assert "an unknown number of records" not in page
+    last_known = {**PLAN, "loss": 0, "loss_known": 0, "loss_certainty": "at_least"}
+    FailoverRun.objects.filter(pk=run.pk).update(plan=last_known)
+    unread = signed_in("operator").get(f"/failovers/{run.pk}/").content.decode()
+    # The source stopped responding after the plan that saw 0.
+    assert "<dt>Not on backup</dt><dd>an unknown number of records</dd>" in unread
     for words in ("Start them, then confirm.", "Confirm the step", "Abort and undo", "kafka x"):
         assert words in page
     seen = signed_in("viewer").get(f"/failovers/{run.pk}/").content.decode()

@@ -29,6 +29,7 @@ from mirrors.services.errors import Conflict
 from mirrors.services.failover.runbook import commands
 from mirrors.services.failover.simulation import simulator
 from mirrors.views.failover.cards import FENCES, fence_of, owed_text
+from mirrors.views.failover.result_tables import stated
 from mirrors.views.page import curl, mark_flow, render_page
 
 SHOWN = 30
@@ -174,14 +175,9 @@ def _hook(how: str) -> str:
 
 def _loss(plan: dict[str, Any], simulation: FailoverRun) -> str:
     """The loss of a failover: as the simulation counted it, else as its plan states it."""
-    totals = (simulation.result or {}).get("totals") or {}
-    for row in (totals, plan):
-        if "loss_known" in row:
-            words = amount(row["loss_known"], row["loss_certainty"])
-            unknown = row.get("loss_unknown", 0)
-            more = unknown and row["loss_certainty"] != "unknown"
-            return f"{words}, unknown for {unknown:,} more" if more else words
-    return amount(plan.get("loss"), "at_most" if plan.get("loss") else "counted")
+    totals = (simulation.result or {}).get("totals")
+    earlier = amount(plan.get("loss"), "at_most" if plan.get("loss") else "counted")
+    return stated(totals, "loss") or stated(plan, "loss") or earlier
 
 
 def _re_reads(plan: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.http import HttpRequest, StreamingHttpResponse
 
+from mirrors.domain.account.sentences import amount
 from mirrors.domain.failover.runbook.data_loss import every_partition
 from mirrors.lists.failover import (
     CLIENTS,
@@ -28,6 +29,20 @@ STATES = {
     "unread": "attention",
 }
 _WORST = ("differs", "unread", "unproven", "proven")
+
+
+def stated(figures: dict[str, Any] | None, name: str) -> str:
+    """`loss` or `re_reads` of a plan or a result: `at least 20 records, unknown for 3 more`.
+
+    Empty in those of earlier versions.
+    """
+    if not figures or f"{name}_known" not in figures:
+        return ""
+    certainty = figures[f"{name}_certainty"]
+    words = amount(figures[f"{name}_known"], certainty)
+    unknown = figures.get(f"{name}_unknown", 0)
+    is_partial = unknown and certainty != "unknown"
+    return f"{words}, unknown for {unknown:,} more" if is_partial else words
 
 
 def failed_first(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from mirrors.models.failover import OPEN_RUNS, FailoverState, WaitsFor
 from mirrors.services.failover.runbook import commands
 from mirrors.services.failover.runbook.steps.fence import remaining_fence
 from mirrors.services.failover.script import script_of
-from mirrors.views.failover.result_tables import EXECUTION
+from mirrors.views.failover.result_tables import EXECUTION, stated
 from mirrors.views.page import attempt, curl, render_page
 from mirrors.views.tables import clean, file_of, first
 
@@ -67,6 +67,7 @@ def show_execution(request: HttpRequest, run: FailoverRun) -> HttpResponseBase:
         "current": current.row if current else None,
         "undoing": bool(run.abort_asked_by) and is_open,
         "radius": blast_radius(run.plan) if run.plan else None,
+        "loss": stated(run.plan, "loss"),
         "totals": result.get("totals"),
         "amounts": _amounts(run, result.get("totals") or {}),
         "places": sorted(places, key=lambda row: row["state"] in ("moved", "in_sync")),

@@ -15,7 +15,6 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from mirrors.domain.access.rights import Right
-from mirrors.domain.account.sentences import amount
 from mirrors.domain.failover.runbook.plan_drift import EXPECTED, remaining_blockers
 from mirrors.domain.failover.runbook.steps import KINDS
 from mirrors.domain.formatting import arrow
@@ -35,6 +34,7 @@ from mirrors.views.failover.result_tables import (
     failed_first,
     findings_of,
     partitions_at_risk,
+    stated,
 )
 from mirrors.views.failover.runbook import show_execution, undo_sentences
 from mirrors.views.page import attempt, curl, filter_of, render_page
@@ -89,8 +89,8 @@ def show_run(request: HttpRequest, pk: int) -> HttpResponseBase:
         and timezone.now() - run.ended_at > commands.simulation_lifetime(),
         "totals": result.get("totals"),
         "tone": _tone(run),
-        "loss_words": _amount(result.get("totals"), "loss"),
-        "re_read_words": _amount(result.get("totals"), "re_reads"),
+        "loss_words": stated(result.get("totals"), "loss"),
+        "re_read_words": stated(result.get("totals"), "re_reads"),
         "verified_label": "nothing verified" if run.verification == Verification.NONE else "",
         "steps": run.steps.all(),
         "plan": plan,
@@ -153,16 +153,6 @@ def abort(request: HttpRequest, pk: int) -> HttpResponse:
         "asks_reason": True,
     }
     return render_page(request, "confirm.html", context, section="failovers")
-
-
-def _amount(totals: dict[str, Any] | None, name: str) -> str:
-    """Such as `at least 20 records, unknown for 3`; empty in results of earlier versions."""
-    if not totals or f"{name}_known" not in totals:
-        return ""
-    words = amount(totals[f"{name}_known"], totals[f"{name}_certainty"])
-    unknown = totals[f"{name}_unknown"]
-    is_partial = unknown and totals[f"{name}_certainty"] != "unknown"
-    return f"{words}, unknown for {unknown:,} more" if is_partial else words
 
 
 def _tone(run: FailoverRun) -> str:
