@@ -144,6 +144,12 @@ LONG: Mapping[str, str] = {
     "spark/test_positions.py::test_a_flow_begins_where_it_was_told_to[earliest": (
         "the same with latest and with a moment; every flow without the setting"
     ),
+    "api/test_filters.py::test_every_filter_of_every_list_takes_every_value[1]": (
+        "the same with turn 0: each value with other filters"
+    ),
+    "api/test_filters.py::test_every_filter_of_every_list_takes_every_value[2]": (
+        "the same with turn 0: each value with other filters"
+    ),
     "pages/test_every_page.py::test_settings_that_an_older_edition_took_break_no_page[0 0 31": (
         "the same with a schedule of R"
     ),

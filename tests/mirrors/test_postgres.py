@@ -34,6 +34,7 @@ CHOSEN = {
     "usual": f"not {NOT_SAME} and not ({REPEATED})",
     "repeated": f"not {NOT_SAME} and ({REPEATED})",
 }
+MARKS = {"usual": "not long", "repeated": ""}
 
 
 @pytest.mark.skipif(binaries() is None, reason="PostgreSQL is not installed")
@@ -58,6 +59,8 @@ def test_all_of_it_passes_on_postgresql(
                 "--durations=25",
                 "-k",
                 CHOSEN[chosen],
+                "-m",
+                MARKS[chosen],
                 again,
                 *SAME,
             ],

@@ -30,7 +30,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator
     yield from _real("UNDERSTUDY_TEST_REGISTRY", tmp_path_factory, guard)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def target_registry(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[str]:
     """The URL of another real registry."""
     yield from _real("UNDERSTUDY_TEST_TARGET_REGISTRY", tmp_path_factory, guard)

@@ -1,4 +1,6 @@
-"""Two real brokers that demand every kind of login, a token endpoint, secrets; once a session.
+"""Two real brokers that demand every kind of login, a token endpoint, secrets.
+
+They end with the tests of this folder, because an idle broker or runner takes processor time.
 
 UNDERSTUDY_TEST_ACL_CLUSTERS=host:port,host:port uses two clusters that already run where tests only
 need an authorizer.
@@ -33,7 +35,7 @@ def issuer(vault: Vault) -> Iterator[Issuer]:
     issuer.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def secured_pair(
     tmp_path_factory: pytest.TempPathFactory, vault: Vault, issuer: Issuer, guard: Guard
 ) -> Iterator[tuple[SecuredBroker, SecuredBroker]]:
@@ -51,7 +53,7 @@ def secured_pair(
         target.broker.kill()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def acl_clusters(request: pytest.FixtureRequest) -> tuple[str, str]:
     """The bootstrap servers of two clusters with an authorizer, for everybody a superuser."""
     if given := os.environ.get("UNDERSTUDY_TEST_ACL_CLUSTERS"):
@@ -61,12 +63,12 @@ def acl_clusters(request: pytest.FixtureRequest) -> tuple[str, str]:
     return pair[0].broker.bootstrap, pair[1].broker.bootstrap
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def secured(secured_pair: tuple[SecuredBroker, SecuredBroker]) -> SecuredBroker:
     return secured_pair[0]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def secured_lab(
     secured_pair: tuple[SecuredBroker, SecuredBroker],
     tmp_path_factory: pytest.TempPathFactory,
