@@ -174,6 +174,7 @@ def _startup_message(stage: DemoStack, workspace: Workspace) -> str:
         " What to try",
         "   open the flow primary->backup and watch its partitions follow the live traffic",
         "   pause it, see the lag grow, resume it and see it reach 0",
+        "   press Simulate failover: what would be lost now, and where each group would resume",
         "   kill -9 any process of the demo: it is restarted and nothing is lost",
         f"   curl -H \"Authorization: Token $(python3 -c 'import json;"
         f'print(json.load(open("{workspace.path("demo.json")}"))["token"])\')"'
