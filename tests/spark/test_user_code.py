@@ -129,10 +129,10 @@ def test_what_hangs_dies_or_grows_is_a_dead_letter_and_a_comparison_says_so(
 ) -> None:
     flow = lab.flow(tasks_max="1", **rules(NAP))
     topic, good = lab.create(flow.topic("t"), 1), lab.create(flow.topic("good"), 1)
-    lab.write(topic, rows("a", "die", "slow", "grow", "busy", "bcd"))
+    lab.write(topic, rows("a", "die", "slow", "grow", "bcd"))
     lab.write(good, rows(*(n * "x" for n in range(1200))))
     flow.start()
-    flow.wait_copied({(topic, 0): 6, (good, 0): 1200}, seconds=240)
+    flow.wait_copied({(topic, 0): 5, (good, 0): 1200}, seconds=240)
     assert [row[1] for row in lab.read(flow.remote(topic), target=True)[0]] == [b"1", b"3"]
     letters = lab.read(f"dead-letters.{flow.source_alias}", target=True)[0]
     found = {row[1]: dict(row[2])[ERROR_REASON].decode().rpartition(". ")[2] for row in letters}
@@ -140,7 +140,6 @@ def test_what_hangs_dies_or_grows_is_a_dead_letter_and_a_comparison_says_so(
         b"die": "texts.nap ended its process (exit code 3)",
         b"slow": "texts.nap took longer than 10 s",
         b"grow": "texts.nap raised MemoryError",
-        b"busy": "texts.nap took longer than 10 s",
     }
     row = row_of(lab, flow, settings)
     run = lifecycle.request_comparison(flow=row, who="ann", topics=[topic, good])
