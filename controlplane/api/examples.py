@@ -126,6 +126,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "FlowPrice": {"per_gb": "0.02", "currency": "EUR", "monthly_budget": "500"},
     "Price": {"per_gb": "0.02", "currency": "EUR", "monthly_budget": "500.00"},
     "Runner": {"name": "east", "master": "spark://spark-1:7077", "host": "worker-1", "slots": 64},
+    "Confirm": {"step": "start_consumers", "reason": "All consumers run there."},
     "Silence": {
         "flow": "primary->backup",
         "ends_at": "2026-05-01T08:00:00Z",
