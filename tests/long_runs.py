@@ -28,6 +28,7 @@ _APPLICATION = "spark/test_application_failback.py"
 _SEARCH = "wire/test_chaos_search.py"
 _FIRST = "spark/test_first_start.py"
 _HOSTS = "spark/test_host_failover.py"
+_TERRAFORM = "terraform/test_refusals.py::test_a_wrong_configuration_gets_one_sentence"
 
 LONG: Mapping[str, str] = {
     # Whole programs, started again and again.
@@ -199,6 +200,11 @@ LONG: Mapping[str, str] = {
     f"{_BINDS}[----commit-": f"{_BINDS}[----target_window-target",
     f"{_DEAD}[refused]": f"{_DEAD}[silent]",
     f"{_DEAD}[unresolvable]": f"{_DEAD}[silent]",
+    f"{_TERRAFORM}[no web address": f"{_TERRAFORM}[no address]",
+    f"{_TERRAFORM}[no such file": f"{_TERRAFORM}[nothing answers]",
+    f"{_TERRAFORM}[an unknown key": f"{_TERRAFORM}[a mistake in a rule]",
+    f"{_TERRAFORM}[a flow without its cluster": f"{_TERRAFORM}[a password]",
+    f"{_TERRAFORM}[a limit below zero": f"{_TERRAFORM}[an unknown word]",
     f"{_DEAD}[dropped]": f"{_DEAD}[silent]",
     f"{_DEAD}[not_kafka]": f"{_DEAD}[tls_broken]",
     f"{_COPIES}[record-MTLS-": f"{_COPIES}[record-TLS-]; the raw lane with each login",

@@ -147,6 +147,7 @@ def start(
                 # The database of the tests has one connection for all requests.
                 "TF_CLI_ARGS_plan": "-parallelism=1",
                 "TF_CLI_ARGS_apply": "-parallelism=1",
+                "TF_CLI_ARGS_destroy": "-parallelism=1",
                 "UNDERSTUDY_URL": live_server.url,
                 "UNDERSTUDY_TOKEN": create_token(username=role.word),
             },

@@ -207,10 +207,11 @@ func (r *objectResource) Delete(ctx context.Context, asked resource.DeleteReques
 	if err == nil {
 		status, _, err = r.client.ask(ctx, http.MethodDelete, address, nil)
 	}
-	for until := time.Now().Add(stopWithin); stops && statusOf(err) == http.StatusConflict && r.isStopping(ctx, state) && time.Now().Before(until); {
+	// An interrupted Terraform ends the wait, and the flow is not deleted.
+	until := time.Now().Add(stopWithin)
+	for stops && statusOf(err) == http.StatusConflict && r.isStopping(ctx, state) && time.Now().Before(until) {
 		select {
 		case <-ctx.Done():
-			return
 		case <-time.After(stopPause):
 		}
 		status, _, err = r.client.ask(ctx, http.MethodDelete, address, nil)
