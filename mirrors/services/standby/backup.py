@@ -65,7 +65,7 @@ def _bodies(flow: Flow, context: SyncTaskContext) -> Iterator[tuple[Kind, dict[s
         yield "plan", {name: getattr(plan, name) for name in names}
     run = (
         FailoverRun.objects.filter(
-            flow=flow, kind=FailoverKind.SIMULATION, plan__isnull=False, scope={}, groups=[]
+            flow=flow, kind=FailoverKind.SIMULATION, plan__isnull=False, scope={}
         )
         .exclude(ended_at=None)
         .order_by("-id")
