@@ -73,12 +73,18 @@ DUTIES_SECONDS = 2.0
 HEARTBEATS_SECONDS = 2.5
 RUNS_SECONDS = 5.0
 DRILLS_SECONDS = 10.0
+POOLS_SECONDS = 5.0
 # Periodic tasks. A message that expires is dropped, so messages do not accumulate.
 BEAT: dict[str, dict[str, Any]] = {
     "reconcile every runner and flow": {
         "task": "mirrors.tasks.reconcile",
         "schedule": RECONCILE_SECONDS,
         "options": {"queue": RECONCILE, "expires": 1.8},
+    },
+    "balance flows of runner pools": {
+        "task": "mirrors.tasks.balance_pools",
+        "schedule": POOLS_SECONDS,
+        "options": {"queue": "default", "expires": 4.5},
     },
     "record that workers are alive": {
         "task": "mirrors.tasks.show_sign",

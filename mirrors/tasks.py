@@ -30,7 +30,7 @@ from mirrors.services.failover.runbook.lease import due_runs
 from mirrors.services.failover.runbook.steps import fence, loss_recount
 from mirrors.services.failover.runbook.worker import advance
 from mirrors.services.failover.simulation import simulator
-from mirrors.services.flows import jobs, reconciler
+from mirrors.services.flows import jobs, moves, reconciler
 from mirrors.services.heartbeats import emitter
 from mirrors.services.migration import takeover
 from mirrors.services.offsets import index_refresh
@@ -85,6 +85,13 @@ def reconcile_flow(flow_id: int, looks: int = LOOKS) -> None:
     if looks > 1 and not jobs.is_settled(flow_id=flow_id):
         reconcile_flow.apply_async(args=[flow_id, looks - 1], countdown=LOOK_AGAIN_S, expires=10)
     _send_to_hosts(cleanup.hosts_elsewhere(flow_id=flow_id))
+
+
+@shared_task(name="mirrors.tasks.balance_pools")
+def balance_pools() -> None:
+    """Sent by beat: continue or begin the move of a flow in each pool of runners."""
+    for flow_id in moves.balance_pools(now=timezone.now()):
+        reconcile_flow.delay_on_commit(flow_id)
 
 
 @shared_task(name="mirrors.tasks.show_sign", bind=True)
@@ -372,6 +379,7 @@ def sweep_comparisons() -> None:
 __all__ = [
     "apply_plan",
     "apply_positions",
+    "balance_pools",
     "beat_hearts",
     "bring_groups_back",
     "check_cluster",

@@ -197,6 +197,7 @@ urlpatterns = [
     path("runners/", runners.list_runners, name="runners"),
     path("add/runner/", runners.add_runner, name="runner-add"),
     path("runners/<str:name>/", runners.show_runner, name="runner"),
+    path("runner-pools/<str:name>/balance/", runners.balance_pool, name="pool-balance"),
     path("hosts/<str:name>/drain/", runners.drain_host, name="host-drain"),
     path("hosts/<str:name>/end-drain/", runners.end_drain, name="host-end-drain"),
     path("runners/<str:name>/edit/", runners.edit_runner, name="runner-edit"),

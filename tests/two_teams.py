@@ -21,10 +21,12 @@ from mirrors.models import (
     FailoverRun,
     Flow,
     FlowLabel,
+    FlowMove,
     GroupOffset,
     GroupSummary,
     LeftBehind,
     RuleWaiver,
+    Runner,
     RunnerLog,
     TopicPreview,
     Transition,
@@ -74,6 +76,11 @@ def first_team() -> Flow:
     RuleWaiver.objects.create(pk=pk, flow=flow, requested_by="tester", why="orders wait")
     LeftBehind.objects.create(
         pk=pk, flow=flow, topic="orders", reason="old orders", decided_by="tester", decided_at=now
+    )
+    Runner.objects.update(pool="shared")
+    moved = {"before": "default", "to": "other", "reason": "orders move", "requested_by": "tester"}
+    FlowMove.objects.create(
+        pk=pk, flow=flow, pool="shared", requested_at=now, ended_at=now, **moved
     )
     RunnerLog.objects.create(runner=flow.runner, lines=["default runs"], mark="m", written_at=now)
     FlowLabel.objects.create(flow=flow, name=LABEL)

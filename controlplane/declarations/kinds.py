@@ -251,7 +251,10 @@ _ALL = (
         rows=lambda name: Runner.objects.filter(name=name),
         identity=_named,
         name_of=_name,
-        fields=("master", "host", "failover_hosts", "slots", "spark_ui", "event_log"),
+        fields=(
+            *("master", "host", "failover_hosts", "slots", "spark_ui", "event_log"),
+            *("pool", "auto_balance"),
+        ),
         lookup="name",
     ),
     Kind(

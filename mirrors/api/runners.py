@@ -10,6 +10,7 @@ from drf_spectacular.helpers import forced_singular_serializer
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import mixins, serializers, status, viewsets
 from rest_framework.decorators import action
+from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -17,9 +18,11 @@ from mirrors import tasks
 from mirrors.api.base import StrictModelSerializer, StrictSerializer, body_of, person
 from mirrors.domain.access.rights import Right
 from mirrors.domain.runners.host_drains import STATES as HANDOVER_STATES
+from mirrors.domain.runners.pools import STATES as POOL_STATES
 from mirrors.lists.runners import RUNNERS
 from mirrors.models import Flow, Host, Runner, RunnerLog, has_right
-from mirrors.services.runners import hosts, logs, settings
+from mirrors.services.flows import moves
+from mirrors.services.runners import hosts, logs, pools, settings
 
 
 class LogSerializer(StrictSerializer):
@@ -50,7 +53,10 @@ class FlowLogViewSet(viewsets.GenericViewSet[Flow]):
 
 
 _SETTABLE = frozenset(
-    {"name", "master", "slots", "host", "failover_hosts", "spark_ui", "event_log"}
+    {
+        *("name", "master", "slots", "host", "failover_hosts", "spark_ui", "event_log"),
+        *("pool", "auto_balance"),
+    }
 )
 
 
@@ -162,6 +168,124 @@ class HostViewSet(viewsets.GenericViewSet[Host]):
     def _shown(self, name: str) -> Response:
         (row,) = (row for row in hosts.with_runners(also=name) if row.name == name)
         return Response(HostSerializer(row).data)
+
+
+class PoolMemberSerializer(StrictSerializer):
+    """A runner of a pool and what it copies."""
+
+    runner = serializers.CharField(source="row.name", read_only=True)
+    host = serializers.CharField(source="row.host", read_only=True)
+    state = serializers.CharField(source="row.health_now.state", read_only=True)
+    auto_balance = serializers.BooleanField(source="row.auto_balance", read_only=True)
+    rss_bytes = serializers.IntegerField(source="row.rss_bytes", read_only=True, allow_null=True)
+    uneven_since = serializers.DateTimeField(
+        source="row.uneven_since", read_only=True, allow_null=True
+    )
+    flows = serializers.IntegerField(source="load.flows", read_only=True)
+    partitions = serializers.IntegerField(source="load.partitions", read_only=True)
+    bytes_per_second = serializers.FloatField(
+        source="load.bytes_per_second",
+        read_only=True,
+        help_text="Of the flows whose rate is known: a lower bound while `unknown` names others.",
+    )
+    unknown = serializers.ListField(
+        source="load.unknown", child=serializers.CharField(), read_only=True
+    )
+    ratio = serializers.FloatField(
+        source="load.ratio",
+        read_only=True,
+        allow_null=True,
+        help_text="Its load relative to an even share; null while it is not compared.",
+    )
+    refuses = serializers.CharField(
+        read_only=True, help_text="Why it accepts no flow; empty if it does."
+    )
+
+
+class PlannedMoveSerializer(StrictSerializer):
+    """A move of the plan. The ratios are those of the busiest runner of the pool."""
+
+    flow = serializers.IntegerField(read_only=True)
+    name = serializers.CharField(read_only=True)
+    before = serializers.CharField(read_only=True)
+    to = serializers.CharField(read_only=True)
+    before_ratio = serializers.FloatField(read_only=True)
+    after_ratio = serializers.FloatField(read_only=True)
+    reason = serializers.CharField(read_only=True)
+
+
+class FlowMoveSerializer(StrictSerializer):
+    """A move that was begun. `succeeded` is null while it is under way."""
+
+    flow = serializers.IntegerField(source="flow_id", read_only=True)
+    name = serializers.CharField(source="flow.name", read_only=True)
+    before = serializers.CharField(read_only=True)
+    to = serializers.CharField(read_only=True)
+    reason = serializers.CharField(read_only=True)
+    requested_by = serializers.CharField(read_only=True)
+    requested_at = serializers.DateTimeField(read_only=True)
+    moved_at = serializers.DateTimeField(read_only=True, allow_null=True)
+    ended_at = serializers.DateTimeField(read_only=True, allow_null=True)
+    succeeded = serializers.BooleanField(read_only=True, allow_null=True)
+    outcome = serializers.CharField(read_only=True)
+
+
+class RunnerPoolSerializer(StrictSerializer):
+    """A pool: how its flows are distributed over its runners, and which moves pay."""
+
+    name = serializers.CharField(read_only=True)
+    state = serializers.ChoiceField(
+        choices=POOL_STATES,
+        source="verdict.state",
+        read_only=True,
+        help_text=(
+            "alone: fewer than two runners. unknown: fewer than two can be compared. idle: little "
+            "is copied. even: no runner is uneven. indivisible: one is, and no move pays. due: "
+            "`plan` has the moves that pay. moves: a flow moves now."
+        ),
+    )
+    reason = serializers.CharField(source="verdict.reason", read_only=True)
+    ratio = serializers.FloatField(
+        source="verdict.ratio",
+        read_only=True,
+        allow_null=True,
+        help_text="Load of the busiest runner relative to an even share.",
+    )
+    automatic = serializers.CharField(
+        source="automatic.reason", read_only=True, help_text="Which flow moves without a person."
+    )
+    runners = PoolMemberSerializer(source="members", many=True, read_only=True)
+    plan = PlannedMoveSerializer(source="verdict.plan", many=True, read_only=True)
+    moves = FlowMoveSerializer(many=True, read_only=True)
+
+
+class RunnerPoolViewSet(viewsets.GenericViewSet[Runner]):
+    """Pools of runners, for people who may view everything: flows of all teams share a pool."""
+
+    queryset = Runner.objects.exclude(pool="").order_by("name")
+    serializer_class = RunnerPoolSerializer
+    read_right = Right.VIEW
+    write_right = Right.ADMINISTER
+    lookup_field = "name"
+    lookup_value_regex = r"[A-Za-z0-9_-]{1,63}"
+    pagination_class = None
+    filter_backends = ()
+
+    @extend_schema(responses=RunnerPoolSerializer(many=True))
+    def list(self, request: Request) -> Response:
+        found = pools.list_pools(now=timezone.now())
+        return Response(RunnerPoolSerializer(found, many=True).data)
+
+    @extend_schema(request=None, responses=RunnerPoolSerializer)
+    @action(detail=True, methods=["post"])
+    def balance(self, request: Request, name: str) -> Response:
+        """Begin the first move of the plan; it is the newest one of `moves` from then on."""
+        if not self.get_queryset().filter(pool=name).exists():
+            raise NotFound(f"No runner has the pool {name}.")
+        moves.request_next_move(pool=name, who=person(request))
+        tasks.balance_pools.delay_on_commit()
+        shown = pools.show_pool(name=name, now=timezone.now())
+        return Response(RunnerPoolSerializer(shown).data)
 
 
 class RunnerViewSet(

@@ -120,6 +120,7 @@ class FlowSettings:
     run_window_minutes: int | None
     compare_schedule: str | None
     compare_schedule_zone: str | None
+    runner_pinned: bool
     failover_fence: str
     failover_start_consumers: str
     failover_redirect_producers: str

@@ -17,11 +17,16 @@ class RunnerForm(SettingsForm):
     slots = forms.IntegerField(label="Slots", min_value=1, max_value=100_000, initial=256)
     host = text_field("Host", max_length=255, placeholder="the host of the worker that starts it")
     failover_hosts = text_field("Other hosts", max_length=1000, placeholder="none: it stays there")
+    pool = text_field("Pool", max_length=63, placeholder="none")
+    auto_balance = forms.BooleanField(label="Move flows automatically", required=False)
     event_log = text_field("Spark event log", max_length=500, placeholder="none")
     spark_ui = forms.BooleanField(label="Open Spark's UI", required=False)
 
     def __init__(self, *args: Any, runner: Runner | None = None, **kwargs: Any) -> None:
-        columns = ("name", "master", "slots", "host", "failover_hosts", "event_log", "spark_ui")
+        columns = (
+            *("name", "master", "slots", "host", "failover_hosts", "event_log", "spark_ui"),
+            *("pool", "auto_balance"),
+        )
         initial = {name: getattr(runner, name) for name in columns} if runner else None
         super().__init__(*args, initial=initial, **kwargs)
         self.fields["name"].disabled = runner is not None
@@ -31,6 +36,12 @@ class RunnerForm(SettingsForm):
             "failover_hosts"
         ].help_text = (
             "Hosts that take the runner over when its host dies, with commas; * for every host."
+        )
+        self.fields["pool"].help_text = "Runners with the same pool share their flows."
+        self.fields[
+            "auto_balance"
+        ].help_text = (
+            "Within the pool, to and from this runner, when one copies much more than another."
         )
         self.fields[
             "event_log"

@@ -19,7 +19,7 @@ RUNNERS = ListSpec(
         Column("reason", "Reason"),
         *in_rest("slots", "since", "pid", "started_at", "memory", "application_id"),
         *in_rest("failover_hosts", "moved_at", "moved_from", "move_reason", "move_to"),
-        *in_rest("move_requested_by", "move_requested_at"),
+        *in_rest("move_requested_by", "move_requested_at", "pool", "auto_balance"),
         *in_rest("spark_ui", "spark_ui_url", "event_log", "spark_warnings"),
         *in_rest("healthy", "health_reason", "retired_at"),
     ),

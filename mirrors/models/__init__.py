@@ -43,7 +43,15 @@ from mirrors.models.drift import (
 from mirrors.models.drills.runs import Certificate, Drill, DrillRun, FlowObjectives, SigningKey
 from mirrors.models.failback import Divergence, Failback, OrphanChunk, OrphanStretch
 from mirrors.models.failover import FailoverRun, FailoverStep, Hook, LeftBehind
-from mirrors.models.flows import Flow, FlowPartition, FlowTopic, Job, RuleWaiver, SettingChange
+from mirrors.models.flows import (
+    Flow,
+    FlowMove,
+    FlowPartition,
+    FlowTopic,
+    Job,
+    RuleWaiver,
+    SettingChange,
+)
 from mirrors.models.gaps import Gap
 from mirrors.models.groups.offsets import (
     GroupBookmark,
@@ -91,6 +99,7 @@ __all__ = [
     "Flow",
     "FlowAccount",
     "FlowLabel",
+    "FlowMove",
     "FlowObjectives",
     "FlowPartition",
     "FlowPlan",

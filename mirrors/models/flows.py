@@ -144,13 +144,14 @@ class Flow(Owned):
 
     def current_speed(self, now: datetime) -> FlowSpeed | None:
         """What limits it now; None while it does not run or its figures are old."""
-        return FlowSpeed.from_dict(self.speed) if self._copies(now) else None
+        return FlowSpeed.from_dict(self.speed) if self.copies(now) else None
 
     def current_packing(self, now: datetime) -> PackingVerdict | None:
         """How evenly its slices are packed; None while it does not run or its figures are old."""
-        return PackingVerdict.from_dict(self.packing or {}) if self._copies(now) else None
+        return PackingVerdict.from_dict(self.packing or {}) if self.copies(now) else None
 
-    def _copies(self, now: datetime) -> bool:
+    def copies(self, now: datetime) -> bool:
+        """Whether it runs, by figures that are not old."""
         copies = self.observed_state in (ObservedState.RUNNING, ObservedState.DEGRADED)
         return copies and self.as_of is not None and now - self.as_of <= OLD_AFTER
 
@@ -218,6 +219,40 @@ class Job(Owned):
 
     def __str__(self) -> str:
         return f"job {self.pk} of flow {self.flow_id}"
+
+
+class FlowMove(Owned):
+    """A flow that moves to another runner of its pool; one at a time in a pool.
+
+    `moved_at`: when the flow was given its new runner; before, that runner's process starts.
+    """
+
+    parent = "flow"
+
+    flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="moves")
+    pool = models.CharField(max_length=63)
+    # Names of runners.
+    before = models.CharField(max_length=100)
+    to = models.CharField(max_length=100)
+    reason = models.TextField()
+    requested_by = models.CharField(max_length=150)
+    requested_at = models.DateTimeField()
+    moved_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    # Whether it copies on the new runner; null while it is under way.
+    succeeded = models.BooleanField(null=True)
+    outcome = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=["pool"], condition=Q(ended_at__isnull=True), name="one_open_move_per_pool"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"move of flow {self.flow_id} to {self.to}"
 
 
 class FlowTopic(Owned):

@@ -40,6 +40,12 @@ class Runner(Owned):
     move_to = models.CharField(max_length=255, blank=True)
     move_requested_by = models.CharField(max_length=150, blank=True)
     move_requested_at = models.DateTimeField(null=True)
+    # Runners of one pool share their flows (`domain.runners.pools`); empty for none.
+    pool = models.CharField(max_length=63, blank=True, default="", db_default="")
+    # Flows move to and from it without a person.
+    auto_balance = models.BooleanField(default=False, db_default=False)
+    # Since when it copies more than its share of the pool; null while it does not.
+    uneven_since = models.DateTimeField(null=True)
     state = StateField(RUNNER, RunnerState.ABSENT)
     reason = models.TextField(blank=True)
     since = models.DateTimeField(default=timezone.now)

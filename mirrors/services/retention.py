@@ -22,6 +22,7 @@ from mirrors.models import (
     Drift,
     DutyRun,
     FailoverRun,
+    FlowMove,
     Gap,
     Job,
     PositionChange,
@@ -59,6 +60,7 @@ RULES = (
     Rule("tests", ClusterTest, "created_at", timedelta(days=7)),
     Rule("jobs", Job, "ended_at", timedelta(days=90)),
     Rule("duty_runs", DutyRun, "ended_at", timedelta(days=30)),
+    Rule("flow_moves", FlowMove, "ended_at", timedelta(days=90)),
     Rule("comparisons", Comparison, "ended_at", timedelta(days=90)),
     # They hold keys of records.
     Rule("conflict_reports", ConflictReport, "requested_at", timedelta(days=30)),

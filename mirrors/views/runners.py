@@ -24,7 +24,8 @@ from mirrors.lists.runners import RUNNERS
 from mirrors.models import Host, Runner, Transition, needs
 from mirrors.models.drills.readiness import with_proof
 from mirrors.models.flow_queries import flows_with_lag
-from mirrors.services.runners import hosts
+from mirrors.services.flows import moves
+from mirrors.services.runners import hosts, pools
 from mirrors.services.runners import settings as services
 from mirrors.views.drills.readiness import first_flows
 from mirrors.views.edit_impact import Change, Impact
@@ -34,7 +35,10 @@ from mirrors.views.runner_logs import log_of_runner
 from mirrors.views.tables import clean, export, file_of, table_of
 
 _SHOWN_HANDOVERS = 30
-_EDITABLE = ("master", "slots", "host", "failover_hosts", "spark_ui", "event_log")
+_EDITABLE = (
+    *("master", "slots", "host", "failover_hosts", "spark_ui", "event_log"),
+    *("pool", "auto_balance"),
+)
 
 
 def _rows() -> QuerySet[Runner]:
@@ -49,6 +53,7 @@ def list_runners(request: HttpRequest) -> HttpResponseBase:
     table = table_of(request, RUNNERS, _rows())
     states = filter_of("state", "State", RUNNER.names, table.chosen)
     context = {"table": table, "filters": [states], "hosts": hosts.with_runners()}
+    context["pools"] = pools.list_pools(now=timezone.now())
     return render_page(request, "mirrors/runners/list.html", context, section="runners", every=3)
 
 
@@ -131,7 +136,13 @@ def _impact(runner: Runner, form: RunnerForm) -> Impact:
         if value is not None and value != getattr(runner, key)
     ]
     restarts = services.restarts_of_update(runner=runner, **_wanted(form))
-    return Impact.of(changes, restarts, calm="It takes effect at the runner's next start.")
+    return Impact.of(changes, restarts, calm=_calm(changes))
+
+
+def _calm(changes: list[Change]) -> str:
+    if all(change.name in ("pool", "auto_balance") for change in changes):
+        return "It takes effect now."
+    return "It takes effect at the runner's next start."
 
 
 def _save(request: HttpRequest, form: RunnerForm, runner: Runner) -> None:
@@ -152,6 +163,19 @@ def move_runner(request: HttpRequest, name: str) -> HttpResponse:
         f"{host} takes {name} over within seconds.",
     )
     return redirect("runner", name=name)
+
+
+@require_POST
+@needs(Right.ADMINISTER)
+def balance_pool(request: HttpRequest, name: str) -> HttpResponse:
+    """Begin the first move of the pool's plan."""
+    if attempt(
+        request,
+        lambda: moves.request_next_move(pool=name, who=request.user.get_username()),
+        "The flow moves when the process of its new runner is ready.",
+    ):
+        tasks.balance_pools.delay_on_commit()
+    return redirect("runners")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -21,6 +21,7 @@ from mirrors.models.flow_queries import flows_with_lag
 from mirrors.services.clock import milliseconds
 from mirrors.services.comparison.conflicts import newest_reports
 from mirrors.services.comparison.verified import oldest_by_topic
+from mirrors.services.runners import pools
 from monitoring.domain.history import FINE
 from monitoring.models import Alert, AlertState, LagSample, Severity
 from monitoring.prometheus import engine_metrics, mm2_metrics, partition_metrics, sync_metrics
@@ -256,8 +257,14 @@ def _runners(now: datetime) -> Iterator[Series]:
     used = Series("understudy_runner_slots_used", "Slots in use")
     memory = Series("understudy_runner_memory_bytes", "Resident memory of the runner")
     seen = Series("understudy_runner_seen_age_seconds", "Time since the last report of the runner")
+    load = Series(
+        "understudy_runner_load_ratio", "Load relative to an even share of the runner's pool"
+    )
+    ratios = pools.load_ratios(now=now)
     for runner in Runner.objects.all():
         key = labelled(runner=runner.name, host=runner.host)
+        if (ratio := ratios.get(runner.name)) is not None:
+            load.add(f"{key},{labelled(pool=runner.pool)}", ratio)
         up.add(key, 1 if runner.health(now).is_healthy else 0)
         slots.add(key, runner.slots)
         if runner.slots_used is not None:
@@ -266,7 +273,7 @@ def _runners(now: datetime) -> Iterator[Series]:
             memory.add(key, runner.rss_bytes)
         if runner.seen_at is not None:
             seen.add(key, (now - runner.seen_at).total_seconds())
-    yield from (up, slots, used, memory, seen)
+    yield from (up, slots, used, memory, seen, load)
 
 
 def _others(now: datetime) -> Iterator[Series]:

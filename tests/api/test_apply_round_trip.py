@@ -59,6 +59,8 @@ FIELDS: dict[str, dict[str, tuple[Any, Any]]] = {
         "slots": (7, 1),
         "spark_ui": (True, False),
         "event_log": ("file:/var/log/spark", ""),
+        "pool": ("east", "west"),
+        "auto_balance": (True, False),
     },
     "Channel": {
         "kind": ("webhook", "webhook"),
@@ -242,6 +244,7 @@ SETTINGS: tuple[dict[str, str], ...] = (
         "run.window.minutes": "90",
         "compare.schedule": "0 5 * * 1",
         "compare.schedule.zone": "Europe/Berlin",
+        "runner.pinned": "true",
     },
     {
         "sync.schemas.enabled": "true",

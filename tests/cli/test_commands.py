@@ -294,6 +294,19 @@ def _json(run: Run, *words: str) -> Any:
     return json.loads(out)
 
 
+def test_pools_are_listed_and_balanced(run: Run, flow: Flow) -> None:
+    assert "No runner has a pool." in run("runners", "pools")[1]
+    flow.runner.pool = "east"
+    flow.runner.save()
+    out = run("runners", "pools")[1]
+    assert "east" in out
+    assert "alone" in out
+    code, _, err = run("runners", "balance", "east", role=Role.ADMIN)
+    assert code == 2
+    assert "It has one runner" in " ".join(err.split())
+    assert run("runners", "balance", "east", role=Role.VIEWER)[0] == 4
+
+
 def test_a_host_is_drained_and_takes_runners_again(run: Run, flow: Flow) -> None:
     now = timezone.now()
     Host.objects.create(name="blade-1", renewed_at=now, held_since=now)

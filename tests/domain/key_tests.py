@@ -118,6 +118,8 @@ PROOFS = {
     "test_a_comparison_continues_where_the_last_one_ended",
     "compare.schedule.zone": "tests/mirrors/test_scheduled_comparisons.py::"
     "test_a_schedule_is_read_by_the_clocks_of_its_zone_and_taken_once",
+    "runner.pinned": "tests/mirrors/test_runner_pools.py::"
+    "test_pinned_paused_and_unknown_flows_do_not_move",
     "run.window.minutes": "tests/spark/test_between_offsets.py::"
     "test_a_run_commits_when_its_window_closes_and_the_next_run_continues_there",
 }

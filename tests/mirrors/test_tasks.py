@@ -10,6 +10,7 @@ PREFIX = "mirrors.tasks."
 NAMES = {
     "apply_plan",
     "apply_positions",
+    "balance_pools",
     "beat_hearts",
     "bring_groups_back",
     "check_cluster",

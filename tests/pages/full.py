@@ -17,11 +17,13 @@ from mirrors.models import (
     FailoverRun,
     FailoverStep,
     Flow,
+    FlowMove,
     FlowPlan,
     GroupOffset,
     HeartbeatState,
     LeftBehind,
     RuleWaiver,
+    Runner,
     RunnerLog,
     SchemaId,
     SchemaSubject,
@@ -58,6 +60,9 @@ def full() -> Flow:
     LeftBehind.objects.create(
         flow=flow, topic="orders", reason="Rebuilt later.", decided_by="ann", decided_at=now
     )
+    Runner.objects.update(pool="east")
+    moved = {"before": "a", "to": "b", "reason": "a is busy.", "outcome": "It copies on b."}
+    FlowMove.objects.create(flow=flow, pool="east", requested_at=now, ended_at=now, **moved)
     _watched(flow)
     world.costs(flow)
     world.topic_preview(flow, pk=flow.pk, requested_by="the-admin")

@@ -106,7 +106,7 @@ def test_every_address_of_ours_is_in_these_lists_or_changes_something() -> None:
     changing |= {"waiver-decide", "waiver-request", "flow-positions-apply"}
     changing |= {"alert-acknowledge", "alert-silence", "silence-end"}
     changing |= {"comparison-abort", "grant-take", "flow-labels", "runner-move"}
-    changing |= {"host-drain", "host-end-drain"}
+    changing |= {"host-drain", "host-end-drain", "pool-balance"}
     changing |= {"channel-test", "delivery-retry", "flow-schemas-compare"}
     changing |= {"flow-drill", "certificate-file"}
     # Open to everybody: tests/pages/test_drills.py asks them.

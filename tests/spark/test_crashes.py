@@ -1,8 +1,9 @@
-"""kill -9 under load: a worker, Spark's Java, the runner; a second runner is fenced."""
+"""kill -9 under load: a worker, Spark's Java, the runner; another runner fences or takes over."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import signal
 import time
@@ -114,6 +115,27 @@ def test_a_second_runner_with_the_same_flow_fences_the_first(
     assert_same(second, rival, topic)
     rival.stop()
     flow.remove()
+
+
+def test_a_flow_that_moves_to_another_runner_and_back_loses_and_repeats_nothing(
+    lab: Lab, victim: Lab
+) -> None:
+    """As the reconciler moves it: the job commits and stops before the next one starts."""
+    flow = lab.flow(tasks_max="2")
+    topic = lab.create(flow.topic("m"), 4)
+    flow.start().wait_state("running")
+    with load(lab, topic, 4):
+        in_load(lab, flow, topic)
+        for job, runner in ((1, victim), (2, lab)):
+            flow.stop()
+            left = time.monotonic()
+            flow = Flow(runner, flow.name, dataclasses.replace(flow.job, job=flow.job.job + job))
+            flow.start().wait_state("running")
+            in_load(runner, flow, topic)
+            print(f"moved: copied again after {time.monotonic() - left:.1f} s")  # noqa: T201
+    flow.wait_in_sync(topic, seconds=BACK_S)
+    assert_same(lab, flow, topic)
+    flow.stop()
 
 
 def test_a_runner_whose_java_dies_ends_and_says_so(victim: Lab) -> None:

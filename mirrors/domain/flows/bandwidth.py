@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mirrors.domain.settings.failover import NAMES as FAILOVER
-from mirrors.domain.settings.flow_control import BANDWIDTH, SCHEDULE, WINDOW, ZONE
+from mirrors.domain.settings.flow_control import BANDWIDTH, PINNED, SCHEDULE, WINDOW, ZONE
 from mirrors.domain.settings.table import KEYS, METRIC_NAMES
 
 # Unused tokens are kept for this long, which allows a short burst after a pause.
@@ -19,7 +19,7 @@ _ROOM_TO_GROW = 1.5
 
 
 # Settings that running slices can receive, or do not need.
-_LIVE = (BANDWIDTH, METRIC_NAMES, SCHEDULE, ZONE, WINDOW, *FAILOVER)
+_LIVE = (BANDWIDTH, METRIC_NAMES, PINNED, SCHEDULE, ZONE, WINDOW, *FAILOVER)
 
 
 def limit_of(properties: Mapping[str, str]) -> int | None:

@@ -30,7 +30,7 @@ HOLD_S = 300.0
 REST_S = 1800.0
 LONGEST_REST_S = 86_400.0
 # What a partition costs beside its bytes, as a part of what a mean partition copies.
-_FIXED_COST = 0.05
+FIXED_COST = 0.05
 # Below, one slice could copy all of it.
 LEAST_BYTES = 1 << 20
 # A pause of seconds is small while no record waits as long as the first, or one waits longer than
@@ -74,8 +74,13 @@ def packing_weights(
     Without that part, one slice would get all idle partitions.
     """
     known = {tp: rates.get(tp, 0.0) for tp in partitions}
-    fixed = _FIXED_COST * sum(known.values()) / max(1, len(known))
+    fixed = FIXED_COST * sum(known.values()) / max(1, len(known))
     return {tp: rate + fixed for tp, rate in known.items()}
+
+
+def rest_after(times: int) -> float:
+    """Return the seconds to wait after the `times`-th change in a row: twice as long each time."""
+    return float(min(REST_S * 2 ** min(times - 1, 10), LONGEST_REST_S))
 
 
 class ByteRates:
@@ -222,8 +227,7 @@ class PackingMemory:
         ready = self.since + OBSERVE_S
         if self.packed_at is None:
             return ready
-        rest: float = min(REST_S * 2 ** min(self.packings - 1, 10), LONGEST_REST_S)
-        return max(ready, self.packed_at + rest)
+        return max(ready, self.packed_at + rest_after(self.packings))
 
 
 def judge_packing(

@@ -21,6 +21,7 @@ COMPARE_ZONE = "compare.schedule.zone"
 START = "start.from"
 HIGH = "topics.priority.high"
 LOW = "topics.priority.low"
+PINNED = "runner.pinned"
 
 CONTROL = (
     Setting(
@@ -127,6 +128,14 @@ CONTROL = (
         kind=Zone(),
         default=None,
         meaning="The time zone of `compare.schedule`; UTC if not set.",
+    ),
+    Setting(
+        name=PINNED,
+        verdict="ours",
+        kind=Boolean(),
+        default="false",
+        meaning="true: the flow stays on its runner. The runner's pool does not move it; a person "
+        "can.",
     ),
 )
 

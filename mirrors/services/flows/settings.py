@@ -30,6 +30,7 @@ from mirrors.services.errors import Conflict
 from mirrors.services.flows.renames import check_label_topics, check_renamed_topics
 from mirrors.services.flows.user_code import check_user_code, code_sentence, with_digests
 from mirrors.services.hooks import check_hook_keys
+from mirrors.services.runners.pools import place_new_flow
 from mirrors.services.runners.settings import check_not_retired, ensure_default_runner
 
 _OLD_MASK = (
@@ -149,16 +150,20 @@ def create_flow(
         check_user_code((), spec.settings.transforms)
         check_hook_keys({}, spec.properties)
         check_not_retired(runner)
+        placed = ""
+        if runner is None:
+            runner, placed = place_new_flow(runner=ensure_default_runner(who=who))
         flow = Flow.objects.create(
             source=source,
             target=target,
-            runner=runner or ensure_default_runner(who=who),
+            runner=runner,
             properties=spec.properties,
             desired_state=desired_state,
             reason="" if desired_state == DesiredState.STOPPED else "Waiting for the reconciler.",
             warnings=warnings,
         )
-        words = f"Created. {code_sentence((), spec.settings.transforms)}".strip()
+        sentences = ("Created.", placed, code_sentence((), spec.settings.transforms))
+        words = " ".join(sentence for sentence in sentences if sentence)
         record(flow, field="desired_state", before="", who=who, why=words)
         record_edit(flow, initial_changes(spec.properties), who=who)
         # People who see one direction see the other, since a failback uses both.
@@ -202,6 +207,7 @@ def update_flow(
     properties: Mapping[str, str] | None = None,
     runner: Runner | None = None,
     who: str,
+    why: str = "",
 ) -> Flow:
     """Change settings or runner. Takes effect at a commit; `generation` shows when it has."""
     with transaction.atomic():
@@ -225,7 +231,7 @@ def update_flow(
         locked.save(update_fields=["properties", "warnings", "runner", "generation"])
         record_edit(locked, changes, who=who)
         code = code_sentence(rules, spec.settings.transforms)
-        words = f"{changes_sentence(changes)}{'. ' if code else ''}{code}"
+        words = ". ".join(part for part in (changes_sentence(changes), why, code) if part)
         note(locked, what="edited", who=who, why=words)
     return locked
 

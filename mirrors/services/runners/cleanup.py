@@ -9,7 +9,7 @@ from django.db.models import Q
 
 from mirrors import launcher
 from mirrors.domain.audit.actors import RECONCILER
-from mirrors.models import Flow, Runner, claim
+from mirrors.models import Flow, FlowMove, Runner, claim
 from mirrors.models.flows import DesiredState, ObservedState
 from mirrors.models.runners import RunnerState
 from mirrors.services.process_liveness import is_served
@@ -31,6 +31,7 @@ _COMPARISONS_KEPT_S = 3600.0
 def clean_up() -> None:
     _remove_unknown_files()
     _look_at_idle_runners()
+    _start_awaited_runners()
 
 
 def hosts_elsewhere(*, flow_id: int | None = None) -> set[str]:
@@ -88,3 +89,20 @@ def _look_at_idle_runners() -> None:
             runner.refresh_from_db()
         if runner.state in {RunnerState.ABSENT, RunnerState.LOST}:
             finish_deletion(runner=runner)
+
+
+def _start_awaited_runners() -> None:
+    """Start the runners of this host to which a flow moves, once for each move.
+
+    The flow copies on its present runner until the process is ready.
+    """
+    here = ["", settings.UNDERSTUDY_HOST]
+    waiting = FlowMove.objects.filter(ended_at=None, moved_at=None)
+    for move in waiting.select_related("flow__source", "flow__target"):
+        runner = Runner.objects.filter(
+            name=move.to, host__in=here, state__in=[RunnerState.ABSENT, RunnerState.LOST]
+        ).first()
+        if runner is None or not host_leases.takes_runners(settings.UNDERSTUDY_HOST):
+            continue
+        if runner.started_at is None or runner.started_at < move.requested_at:
+            processes.start(runner=runner, reason=f"{move.flow.name} moves to it.")

@@ -38,6 +38,8 @@ def create_runner(
     slots: int | None = None,
     host: str = "",
     failover_hosts: str = "",
+    pool: str = "",
+    auto_balance: bool = False,
     spark_ui: bool = False,
     event_log: str = "",
     who: str,
@@ -45,6 +47,7 @@ def create_runner(
     """Register a runner; it is started when the first flow needs it.
 
     - `failover_hosts`: names of hosts that may take it over, with commas; `*` for every host.
+    - `pool`: runners with the same name here share their flows. `auto_balance`: without a person.
     - `event_log`: where Spark writes its event log; empty for none.
     """
     _validate(
@@ -54,6 +57,8 @@ def create_runner(
         host=host,
         failover_hosts=failover_hosts,
         event_log=event_log,
+        pool=pool,
+        auto_balance=auto_balance,
     )
     try:
         with transaction.atomic():
@@ -63,6 +68,8 @@ def create_runner(
                 slots=slots or slots_of(master),
                 host=host,
                 failover_hosts=", ".join(hosts_of(failover_hosts)),
+                pool=pool,
+                auto_balance=auto_balance,
                 spark_ui=spark_ui,
                 event_log=event_log,
             )
@@ -79,6 +86,8 @@ def update_runner(
     slots: int | None = None,
     host: str | None = None,
     failover_hosts: str | None = None,
+    pool: str | None = None,
+    auto_balance: bool | None = None,
     spark_ui: bool | None = None,
     event_log: str | None = None,
     who: str,
@@ -93,6 +102,8 @@ def update_runner(
             slots=slots,
             host=host,
             failover_hosts=failover_hosts,
+            pool=pool,
+            auto_balance=auto_balance,
             spark_ui=spark_ui,
             event_log=event_log,
         )
@@ -121,12 +132,15 @@ def _changes(
     slots: int | None,
     host: str | None,
     failover_hosts: str | None,
+    pool: str | None,
+    auto_balance: bool | None,
     spark_ui: bool | None,
     event_log: str | None,
 ) -> dict[str, Any]:
     """The fields that an edit changes; raises why it is refused."""
     wanted: dict[str, Any] = {"master": master, "slots": slots, "host": host}
     wanted |= {"spark_ui": spark_ui, "event_log": event_log}
+    wanted |= {"pool": pool, "auto_balance": auto_balance}
     if failover_hosts is not None:
         wanted["failover_hosts"] = ", ".join(hosts_of(failover_hosts))
     changed = {
@@ -142,6 +156,8 @@ def _changes(
             host=host or "",
             failover_hosts=failover_hosts or "",
             event_log=event_log or "",
+            pool=changed.get("pool", runner.pool),
+            auto_balance=changed.get("auto_balance", runner.auto_balance),
         )
     if "host" in changed and runner.state in RUNS and is_served(runner.host):
         raise Conflict(
@@ -204,6 +220,8 @@ def restarts_of_update(
     slots: int | None = None,
     host: str | None = None,
     failover_hosts: str | None = None,
+    pool: str | None = None,
+    auto_balance: bool | None = None,
     spark_ui: bool | None = None,
     event_log: str | None = None,
 ) -> list[str]:
@@ -214,6 +232,8 @@ def restarts_of_update(
         slots=slots,
         host=host,
         failover_hosts=failover_hosts,
+        pool=pool,
+        auto_balance=auto_balance,
         spark_ui=spark_ui,
         event_log=event_log,
     )
@@ -250,7 +270,15 @@ def slots_of(master: str) -> int:
 
 
 def _validate(
-    *, name: str, master: str, slots: int | None, host: str, failover_hosts: str, event_log: str
+    *,
+    name: str,
+    master: str,
+    slots: int | None,
+    host: str,
+    failover_hosts: str,
+    event_log: str,
+    pool: str,
+    auto_balance: bool,
 ) -> None:
     errors: dict[str, list[str]] = {}
     if not _NAME.fullmatch(name):
@@ -278,6 +306,15 @@ def _validate(
         errors["event_log"] = [
             "Give an absolute directory on the runner's host, or an address such as "
             "hdfs://namenode/spark-logs, without a login; at most 500 characters, no spaces."
+        ]
+    if pool and not _NAME.fullmatch(pool):
+        errors["pool"] = [
+            "The name of a pool is 1 to 63 letters, digits, dashes or underscores, and begins with "
+            "a letter or digit."
+        ]
+    if auto_balance and not pool:
+        errors["auto_balance"] = [
+            "Flows can move automatically only between runners of a pool. Name a pool."
         ]
     if slots is not None and not 1 <= slots <= 100_000:
         errors["slots"] = ["A runner has 1 to 100000 slots."]
