@@ -9,13 +9,16 @@ from spark_runner.kafka_protocol.records import Record
 from tests.pages import world as rows
 from tests.wire.world import Side
 
+# Other tests may have made that topic on these brokers.
+NO_HEARTBEATS = {"heartbeats.replication.enabled": "false"}
+
 
 def flow_of(source: Side, target: Side, topic: str, **properties: str) -> Flow:
     one, two = (
         Cluster.objects.create(alias=side.spec.alias, bootstrap_servers=side.spec.bootstrap_servers)
         for side in (source, target)
     )
-    return rows.flow(one, two, properties={"topics": topic, **properties})
+    return rows.flow(one, two, properties={"topics": topic, **NO_HEARTBEATS, **properties})
 
 
 def compare(flow: Flow, **asked: object) -> Comparison:

@@ -10,7 +10,7 @@ from mirrors.domain.failback.orphans import MARK_HEADER
 from mirrors.domain.offsets.runs import Run
 from mirrors.models import Cluster, ComparisonFinding
 from spark_runner.kafka_protocol.records import Record
-from tests.mirrors.comparison import compare, flow_of, record
+from tests.mirrors.comparison import NO_HEARTBEATS, compare, flow_of, record
 from tests.mirrors.maps import keep_map
 from tests.pages import world as rows
 from tests.wire.world import Flow as Copy
@@ -130,7 +130,7 @@ def test_what_a_flow_copied_is_the_same_with_transactions_and_while_more_comes(
     one = Cluster.objects.create(alias=spec.alias, bootstrap_servers=spec.bootstrap_servers)
     there = target.spec
     two = Cluster.objects.create(alias=there.alias, bootstrap_servers=there.bootstrap_servers)
-    flow = rows.flow(one, two, properties={"topics": topic})
+    flow = rows.flow(one, two, properties={"topics": topic, **NO_HEARTBEATS})
 
     run = compare(flow)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,6 +34,13 @@ def sides(clusters: tuple[str, str]) -> Iterator[Sides]:
         for alias, address in zip(("one", "two"), clusters, strict=True)
     )
     with one, two:
+        # Other tests may have made them, with other settings.
+        for admin, topic in ((one, "heartbeats"), (two, "one.heartbeats")):
+            admin.delete_topics([topic])
+            until = time.monotonic() + 15
+            while topic in admin.topic_names():
+                assert time.monotonic() < until, f"{topic} is still there"
+                time.sleep(0.05)
         yield one, two
 
 
