@@ -12,7 +12,7 @@ from django.db.models import Max, Q, QuerySet
 
 from mirrors.domain.drills.proof import LastDrills, ProvenState, proven_state
 from mirrors.models import DrillRun, Transition
-from mirrors.models.drills.runs import ENDED_WELL
+from mirrors.models.drills.runs import ENDED_WELL, PROVES
 from monitoring.alerts import links
 from monitoring.alerts.evaluation import is_silenced
 from monitoring.domain.overview.data_loss import FlowSummary
@@ -153,12 +153,13 @@ def proof_of_standbys(
 
 def _drill_results(flows: Mapping[FlowSummary, int], now: datetime) -> str:
     """Results of drills over all flows except drafts, as one sentence."""
-    passed = Q(state__in=ENDED_WELL)
     ended = DrillRun.objects.filter(ended_at__isnull=False).order_by().values_list("flow")
     last = {
-        flow: (ended_at, passed_at)
-        for flow, ended_at, passed_at in ended.annotate(
-            last=Max("ended_at"), passed=Max("ended_at", filter=passed)
+        flow: drills
+        for flow, *drills in ended.annotate(
+            last=Max("ended_at"),
+            well=Max("ended_at", filter=Q(state__in=ENDED_WELL)),
+            passed=Max("ended_at", filter=PROVES),
         )
     }
     old = timedelta(days=settings.UNDERSTUDY_PROVEN_DAYS)
@@ -166,9 +167,9 @@ def _drill_results(flows: Mapping[FlowSummary, int], now: datetime) -> str:
     def proven(key: int) -> ProvenState:
         if key not in last:
             return "never"
-        ended_at, passed_at = last[key]
+        ended_at, ended_well_at, passed_at = last[key]
         drills = LastDrills(
-            passed_at=passed_at, ended_at=ended_at, ended_well=ended_at == passed_at
+            passed_at=passed_at, ended_at=ended_at, ended_well=ended_at == ended_well_at
         )
         return proven_state(drills, now=now, stale_after=old)[0]
 

@@ -181,6 +181,7 @@ def test_the_document_publishes_every_term_with_its_weight() -> None:
         ({"ended_well": False, "reason": "RPO."}, "failed", "failed: RPO. The last drill that"),
         ({"passed_at": None, "ended_at": None}, "never", "Schedule one"),
         ({"passed_at": None, "ended_at": None, "scheduled": True}, "never", "No drill has ended"),
+        ({"passed_at": None}, "never", "for some groups only"),
     ],
 )
 def test_the_last_proof_says_since_when_or_why_it_is_none(

@@ -7,16 +7,20 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from django.utils import timezone
 
 from mirrors.domain.drills.objectives import Objectives
 from mirrors.domain.errors import InvalidSettings
 from mirrors.models import Certificate, Drill, DrillRun, FailoverRun, Flow
+from mirrors.models.drills.readiness import proof_of, with_proof
 from mirrors.services.drills import runs, schedules
 from mirrors.services.drills.certificates import issuance
 from mirrors.services.drills.objectives import set_objectives
 from mirrors.services.errors import Conflict
 from mirrors.services.failover import lifecycle
 from mirrors.services.failover.simulation import simulator
+from monitoring.domain.overview.data_loss import FlowSummary
+from monitoring.overview.problems import proof_of_standbys
 from tests.drill_runs import drilled, finished, simulated
 from tests.pages import world
 
@@ -192,3 +196,30 @@ def test_a_schedule_that_cannot_be_is_refused_by_field(
     with pytest.raises(InvalidSettings) as refused:
         schedules.create_drill(flow=flow, who="ann", **{**usual, **facts})
     assert words in refused.value.fields[field][0]
+
+
+def test_a_drill_of_some_groups_proves_nothing_of_the_standby_and_its_failure_counts(
+    flow: Flow,
+) -> None:
+    def now_proven() -> tuple[str, str]:
+        now = timezone.now()
+        (row,) = with_proof(Flow.objects.all())
+        summary = FlowSummary(name="east->west", source="east", state="running")
+        found = proof_of_standbys({summary: flow.pk}, [], now).sentence
+        return proof_of(row, now).state, found
+
+    def ended(state: str, *groups: str) -> None:
+        DrillRun.objects.create(
+            flow=flow, flow_name="east->west", groups=groups, state=state, ended_at=timezone.now()
+        )
+
+    untested = "No failover drill of all groups has been run yet."
+    assert now_proven() == ("never", untested)
+    ended("passed", "billing")
+    assert now_proven() == ("never", untested)
+    ended("passed")
+    assert now_proven() == ("proven", "Drills: 1 of 1 standbys passed.")
+    ended("passed", "billing")
+    assert now_proven()[0] == "proven"
+    ended("failed", "billing")
+    assert now_proven() == ("failed", "Drills: 0 of 1 standbys passed, 1 failed (east→west).")

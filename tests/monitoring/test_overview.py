@@ -35,11 +35,11 @@ def test_results_of_drills_are_one_sentence() -> None:
     never, good = StandbyProof("a->b", "never"), StandbyProof("b->a", "proven")
     assert drill_sentence([]) == ""
     untested = drill_sentence([never, StandbyProof("b->a", "never")])
-    assert untested == "No failover drill has been run yet."
-    assert drill_sentence([never, good]) == "Drills: 1 of 2 standbys passed, 1 never tested."
+    assert untested == "No failover drill of all groups has been run yet."
+    assert drill_sentence([never, good]) == "Drills: 1 of 2 standbys passed, 1 never tested in full."
     failed, old = StandbyProof("c->a", "failed"), StandbyProof("d->a", "stale")
     assert drill_sentence([never, good, failed, old]) == (
-        "Drills: 1 of 4 standbys passed, 1 failed (c→a), 1 passed too long ago, 1 never tested."
+        "Drills: 1 of 4 standbys passed, 1 failed (c→a), 1 passed too long ago, 1 never tested in full."
     )
 
 
@@ -103,7 +103,7 @@ def test_rows_show_the_last_hour_the_objective_and_what_the_standby_is_worth(
     text = overview(signed_in("viewer"))
     assert "RPO in the last hour: at most 5 s" in text
     assert re.search(r'<path d="M[\d. LMh]+"', text)
-    assert "No failover drill has been run yet." in text
+    assert "No failover drill of all groups has been run yet." in text
     assert f'href="/flows/{flow.pk}/readiness/"' in text
 
 
@@ -165,7 +165,7 @@ def test_four_cards_state_health_loss_proof_and_alerts(signed_in: As, flow: Flow
     assert shown["loss"].startswith("If a source fails now ≥ 4 s worst RPO If east fails now: at")
     assert "at most 12 records lost (oldest 4 s, mostly orders). east→west" in shown["loss"]
     assert "If west fails now: unknown data loss (no metrics from west→lake yet)" in shown["loss"]
-    assert "never last drill No failover drill has been run yet. Readiness" in shown["proof"]
+    assert "never last drill No failover drill of all groups has been run yet. Readiness" in shown["proof"]
     assert shown["alerts"] == "Alerts 0 firing No alert is firing"
 
 

@@ -21,7 +21,7 @@ from mirrors.models.flows import DesiredState
 from mirrors.services.failback import lifecycle, preparation
 from mirrors.services.flows import settings
 from mirrors.services.offsets import divergence_points
-from tests.spark.lab import Flow, Lab, end_offsets, position, unique
+from tests.spark.lab import Flow, Lab, create_topic, end_offsets, position, unique
 from tests.spark.reading import records
 
 _jobs = itertools.count(500_000)
@@ -107,7 +107,7 @@ class FailbackFlows:
 
     def make(self, side: str, topic: str) -> None:
         admin = self.lab.on_source if side == "a" else self.lab.on_target
-        admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(20)
+        create_topic(admin, NewTopic(topic, PARTITIONS, 1))
 
     def write(self, side: str, topic: str, values: list[str], partition: int = 0) -> None:
         producer = Producer({"bootstrap.servers": self.at[side], "log_level": 0, "linger.ms": 5})

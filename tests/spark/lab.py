@@ -40,6 +40,20 @@ def wait_for(
     return answer
 
 
+def create_topic(admin: AdminClient, new: NewTopic) -> None:
+    """Also with a name just deleted: ZooKeeper answers a deletion before it is done."""
+    until = time.monotonic() + 20
+    while True:
+        try:
+            admin.create_topics([new])[new.topic].result(20)
+            return
+        except KafkaException as error:
+            is_there = error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+            if not is_there or time.monotonic() > until:
+                raise
+            time.sleep(0.2)
+
+
 class Lab:
     """Both clusters and one runner."""
 
@@ -123,18 +137,8 @@ class Lab:
 
     def create(self, topic: str, partitions: int = 1, **configs: str) -> str:
         settings = {key.replace("_", "."): value for key, value in configs.items()}
-        new = NewTopic(topic, partitions, 1, config=settings)
-        until = time.monotonic() + 20
-        while True:
-            try:
-                self.on_source.create_topics([new])[topic].result(20)
-                return topic
-            except KafkaException as error:
-                # With ZooKeeper a deletion is answered before it is done.
-                is_there = error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
-                if not is_there or time.monotonic() > until:
-                    raise
-                time.sleep(0.2)
+        create_topic(self.on_source, NewTopic(topic, partitions, 1, config=settings))
+        return topic
 
     def grow(self, topic: str, partitions: int) -> None:
         self.on_source.create_partitions([NewPartitions(topic, partitions)])[topic].result(20)

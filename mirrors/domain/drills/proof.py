@@ -14,7 +14,10 @@ ProvenState = Literal["proven", "stale", "failed", "never"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LastDrills:
-    """`passed_at` is of the last drill that passed; the rest is of the last one that ended."""
+    """`passed_at` is of the last drill of all groups that passed, the rest of the last that ended.
+
+    A drill of some groups proves nothing of the others. One that failed is a failure all the same.
+    """
 
     passed_at: datetime | None = None
     ended_at: datetime | None = None
@@ -55,7 +58,11 @@ def last_proven(last: LastDrills, *, now: datetime, stale_after: timedelta) -> D
         sentence = f"The last drill, {_old(now - last.ended_at)} ago, failed: {last.reason}{since}"
     elif age is None:
         plan = "" if last.scheduled else " Schedule one, or run one now."
-        sentence = f"No drill has ended yet, so this standby is untested.{plan}"
+        why = "No drill has ended yet, so this standby is untested."
+        if last.ended_at is not None:
+            why = "Drills have passed for some groups only, so this standby is untested as a whole."
+            plan = " Run one of all groups."
+        sentence = f"{why}{plan}"
     elif state == "stale":
         sentence = (
             f"The last drill passed {_old(age)} ago, which is out of date after "

@@ -22,7 +22,7 @@ from mirrors.domain.formatting import short_name
 from mirrors.domain.gaps.foreign_records import ONGOING
 from mirrors.domain.sync.tasks import SYNC_TASK_NAMES
 from mirrors.models.drift import Drift, DriftState
-from mirrors.models.drills.runs import ENDED_WELL, Drill, DrillRun, DrillState, FlowObjectives
+from mirrors.models.drills.runs import ENDED_WELL, PROVES, Drill, DrillRun, DrillState, FlowObjectives
 from mirrors.models.failover import FailoverKind, FailoverRun
 from mirrors.models.flows import Flow, FlowTopic
 from mirrors.models.gaps import Gap, GapKind, GapState
@@ -40,7 +40,7 @@ def with_proof(rows: QuerySet[Any]) -> QuerySet[Any]:
     """The same flows with the columns that `proof_of` needs of their drills."""
     ended = DrillRun.objects.filter(flow=OuterRef("pk"), ended_at__isnull=False)
     newest = ended.order_by("-ended_at", "-pk")
-    passed = newest.filter(state__in=ENDED_WELL)
+    passed = newest.filter(PROVES)
     return rows.annotate(
         proven_at=Subquery(passed.values("ended_at")[:1]),
         drilled_at=Subquery(newest.values("ended_at")[:1]),

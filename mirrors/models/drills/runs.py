@@ -57,6 +57,8 @@ class Drill(Owned):
 
 # A drill in one of these states says what it verified on the target.
 ENDED_WELL = (DrillState.PASSED, DrillState.NO_OBJECTIVES)
+# Of all groups: a drill of some of them proves nothing of the others.
+PROVES = Q(state__in=ENDED_WELL, groups=[])
 
 
 class DrillRun(RunLifecycle, Owned):

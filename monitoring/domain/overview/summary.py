@@ -272,7 +272,7 @@ class StandbyProof(NamedTuple):
 
 
 def drill_sentence(standbys: Iterable[StandbyProof]) -> str:
-    """`Drills: 1 of 14 standbys passed, 1 failed (a→b), 12 never tested.`"""
+    """`Drills: 1 of 14 standbys passed, 1 failed (a→b), 12 never tested in full.`"""
     flows: dict[ProvenState, list[str]] = {state: [] for state in _DRILL_TEXTS}
     for flow, state in standbys:
         flows[state].append(flow)
@@ -280,7 +280,7 @@ def drill_sentence(standbys: Iterable[StandbyProof]) -> str:
     if not count:
         return ""
     if len(flows["never"]) == count:
-        return "No failover drill has been run yet."
+        return "No failover drill of all groups has been run yet."
     passed = f"{len(flows.pop('proven'))} of {count} standbys passed"
     parts = [
         f"{len(found)} {_DRILL_TEXTS[state]}{_failed_names(found) if state == 'failed' else ''}"
@@ -294,7 +294,7 @@ _DRILL_TEXTS: dict[ProvenState, str] = {
     "proven": "passed",
     "failed": "failed",
     "stale": "passed too long ago",
-    "never": "never tested",
+    "never": "never tested in full",
 }
 
 
