@@ -36,10 +36,13 @@ def test_results_of_drills_are_one_sentence() -> None:
     assert drill_sentence([]) == ""
     untested = drill_sentence([never, StandbyProof("b->a", "never")])
     assert untested == "No failover drill of all groups has been run yet."
-    assert drill_sentence([never, good]) == "Drills: 1 of 2 standbys passed, 1 never tested in full."
+    assert (
+        drill_sentence([never, good]) == "Drills: 1 of 2 standbys passed, 1 never tested in full."
+    )
     failed, old = StandbyProof("c->a", "failed"), StandbyProof("d->a", "stale")
     assert drill_sentence([never, good, failed, old]) == (
-        "Drills: 1 of 4 standbys passed, 1 failed (c→a), 1 passed too long ago, 1 never tested in full."
+        "Drills: 1 of 4 standbys passed, 1 failed (c→a), 1 passed too long ago, "
+        "1 never tested in full."
     )
 
 
@@ -165,7 +168,10 @@ def test_four_cards_state_health_loss_proof_and_alerts(signed_in: As, flow: Flow
     assert shown["loss"].startswith("If a source fails now ≥ 4 s worst RPO If east fails now: at")
     assert "at most 12 records lost (oldest 4 s, mostly orders). east→west" in shown["loss"]
     assert "If west fails now: unknown data loss (no metrics from west→lake yet)" in shown["loss"]
-    assert "never last drill No failover drill of all groups has been run yet. Readiness" in shown["proof"]
+    assert (
+        "never last drill No failover drill of all groups has been run yet. Readiness"
+        in shown["proof"]
+    )
     assert shown["alerts"] == "Alerts 0 firing No alert is firing"
 
 

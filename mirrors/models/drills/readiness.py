@@ -22,7 +22,14 @@ from mirrors.domain.formatting import short_name
 from mirrors.domain.gaps.foreign_records import ONGOING
 from mirrors.domain.sync.tasks import SYNC_TASK_NAMES
 from mirrors.models.drift import Drift, DriftState
-from mirrors.models.drills.runs import ENDED_WELL, PROVES, Drill, DrillRun, DrillState, FlowObjectives
+from mirrors.models.drills.runs import (
+    ENDED_WELL,
+    PROVES,
+    Drill,
+    DrillRun,
+    DrillState,
+    FlowObjectives,
+)
 from mirrors.models.failover import FailoverKind, FailoverRun
 from mirrors.models.flows import Flow, FlowTopic
 from mirrors.models.gaps import Gap, GapKind, GapState
