@@ -1,9 +1,9 @@
-"""The list of runners."""
+"""The list of runners, and the runners of pools with their loads."""
 
 from __future__ import annotations
 
 from mirrors.domain.states.runners import RUNNER
-from mirrors.lists.columns import Column, ListSpec, in_rest
+from mirrors.lists.columns import Column, ListSpec, in_files, in_rest
 
 RUNNERS = ListSpec(
     "runners",
@@ -26,4 +26,27 @@ RUNNERS = ListSpec(
     search=("name", "master", "host", "reason"),
     default="name",
     filters={"state": RUNNER.names},
+)
+POOL_RUNNERS = ListSpec(
+    "runners of a pool",
+    rows="pool_runners",
+    columns=(
+        *in_files("row.pool"),
+        Column("row.name", "Runner"),
+        Column("load.flows", "Flows", number=True),
+        Column("load.partitions", "Partitions", number=True),
+        Column("load.bytes_per_second", "Bytes/s", number=True),
+        Column(
+            "load.ratio",
+            "Load",
+            number=True,
+            title="Relative to an even share; the load is bytes per second and a part for each "
+            "partition",
+        ),
+        Column("row.rss_bytes", "Memory", number=True),
+        Column("row.host", "Host"),
+        Column("row.auto_balance", "Moves flows"),
+        Column("refuses", "Takes flows"),
+        *in_files("load.unknown"),
+    ),
 )

@@ -20,7 +20,7 @@ from mirrors.domain.states.runners import RUNNER
 from mirrors.forms.runners import RunnerForm
 from mirrors.lists.audit import RECENT_TRANSITIONS
 from mirrors.lists.flows import LOG
-from mirrors.lists.runners import RUNNERS
+from mirrors.lists.runners import POOL_RUNNERS, RUNNERS
 from mirrors.models import Host, Runner, Transition, needs
 from mirrors.models.drills.readiness import with_proof
 from mirrors.models.flow_queries import flows_with_lag
@@ -48,12 +48,20 @@ def _rows() -> QuerySet[Runner]:
 @require_safe
 @needs(Right.VIEW)
 def list_runners(request: HttpRequest) -> HttpResponseBase:
-    if download := export(request, RUNNERS, _rows(), "runners"):
+    shown = pools.list_pools(now=timezone.now())
+    context: dict[str, Any] = {
+        "pools": shown,
+        "pool_runners": [row for pool in shown for row in pool.members],
+    }
+    if request.GET.get("of") == "pools":
+        download = file_of(request, context, {"pools": POOL_RUNNERS}, "runners")
+    else:
+        download = export(request, RUNNERS, _rows(), "runners")
+    if download:
         return download
     table = table_of(request, RUNNERS, _rows())
     states = filter_of("state", "State", RUNNER.names, table.chosen)
-    context = {"table": table, "filters": [states], "hosts": hosts.with_runners()}
-    context["pools"] = pools.list_pools(now=timezone.now())
+    context |= {"table": table, "filters": [states], "hosts": hosts.with_runners()}
     return render_page(request, "mirrors/runners/list.html", context, section="runners", every=3)
 
 

@@ -75,7 +75,7 @@ def _queries(client: Client, path: str) -> int:
 
 @pytest.mark.parametrize(
     ("path", "budget"),
-    [("/", 22), ("/flows/", 7), ("/clusters/", 7), ("/runners/", 8), ("/search/?q=c", 11)],
+    [("/", 22), ("/flows/", 7), ("/clusters/", 7), ("/runners/", 9), ("/search/?q=c", 11)],
 )
 def test_a_list_takes_the_same_few_queries_for_one_row_and_for_many(
     viewer: Client, path: str, budget: int
