@@ -128,9 +128,12 @@ class ReplicationPolicy:
         return ours or self.is_checkpoints_topic(topic)
 
     def is_reserved(self, topic: str) -> bool:
-        """Return whether Kafka, MM2 or Understudy use the name for topics of their own."""
+        """Return whether Kafka, MM2 or Understudy use the name for topics of their own.
+
+        With a dot in front: MM2 takes it for internal and does not replicate it.
+        """
         return (
-            topic.startswith(("__", "mm2-"))
+            topic.startswith(("__", "mm2-", "."))
             or self.is_mm2_internal_topic(topic)
             or self.is_heartbeats_topic(topic)
         )

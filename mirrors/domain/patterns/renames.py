@@ -20,7 +20,8 @@ RENAME: Final = "topic.rename"
 MOST_RULES: Final = 2000
 LONGEST_NAME: Final = 249
 # The rules of internal topics, and the names that Kafka and MirrorMaker 2 use themselves.
-_RESERVED = ("__", "mm2-")
+# MirrorMaker 2 and a failback do not replicate topics whose names begin with a dot.
+_RESERVED = ("__", "mm2-", ".")
 _ARROW = "->"
 # An escaped dot, and letters that have no meaning in a regular expression.
 _PLAIN = re.compile(r"(?:[A-Za-z0-9_-]|\\\.)+")
