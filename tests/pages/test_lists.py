@@ -194,6 +194,7 @@ FILES = {
     "clusters": "/clusters/?",
     "connection test": "/clusters/primary/?of=test&",
     "runners": "/runners/?",
+    "runners of a pool": "/runners/?of=pools&",
     "events of a flow": "/flows/{pk}/events/?",
     "audit": "/audit/?",
     "recent transitions": "/?of=changes&",
