@@ -69,4 +69,6 @@ def test_what_was_written_after_the_fence_is_said_with_what_was_not_read() -> No
         "At least 1 record written on east since the fence: 1 partition could not be read.",
         "Whether anything is still written on east is unknown: 1 partition could not be read.",
     ]
+    # Whose end was unknown at the fence, nobody knows what came after it.
+    assert late_records(fenced, {**fenced, "orders-2": 9}, unread=["orders-2"]) == (0, 1)
     assert late_sentence(None, "east") == "Whether anything is still written on east is unknown."

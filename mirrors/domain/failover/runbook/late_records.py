@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from mirrors.domain.formatting import plural
@@ -35,10 +35,15 @@ NOT_READ: Final[Mapping[str, None]] = {
 }
 
 
-def late_records(fenced: Mapping[str, int], now: Mapping[str, int]) -> LateRecords:
-    """Compare log ends by `topic-partition`: at the fence, and now where it can be read."""
+def late_records(
+    fenced: Mapping[str, int], now: Mapping[str, int], unread: Collection[str] = ()
+) -> LateRecords:
+    """Compare log ends by `topic-partition`: at the fence, and now where it can be read.
+
+    `unread`: partitions whose end could not be read at the fence.
+    """
     known = sum(max(0, now[name] - end) for name, end in fenced.items() if name in now)
-    return LateRecords(known, len(fenced.keys() - now.keys()))
+    return LateRecords(known, len({*fenced, *unread} - (fenced.keys() & now.keys())))
 
 
 def late_sentence(late: LateRecords | None, source: str) -> str:

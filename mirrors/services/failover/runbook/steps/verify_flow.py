@@ -128,7 +128,7 @@ def _written_since(context: Context) -> LateRecords | None:
         now, _ = source_ends(context)
     except UnderstudyError:
         return None
-    return late_records(fence["ends"], now)
+    return late_records(fence["ends"], now, unread=fence.get("unread", ()))
 
 
 VERIFY_FLOW = Handler(wait=_wait)
