@@ -68,7 +68,7 @@ setup: .compile ## Install the Python environment and the system packages that t
 	@$(PY) -m spark_runner.native.build || true
 
 check: $(VENV)/.dev ## Check format, lint, types, import contracts, migrations, compose file: everything that needs no broker
-	@$(MAKE) --no-print-directory -j2 --output-sync=target .check-types .check-the-rest
+	@$(MAKE) --no-print-directory -j3 --output-sync=target .check-types .check-the-rest .check-go
 
 .check-types:
 	$(PY) -m mypy .
@@ -81,12 +81,15 @@ check: $(VENV)/.dev ## Check format, lint, types, import contracts, migrations, 
 	$(PY) manage.py check
 	$(VENV)/bin/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
 
+.check-go:
+	@bash .ci/check-go deploy/terraform
+
 format: $(VENV)/.dev ## Format the Python files
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 
 test: $(VENV)/.dev system ## Run what CI runs: the checks above, then the suite on real brokers, Spark and Chromium, without the long runs
-	@$(MAKE) --no-print-directory -j3 --output-sync=target .compile .check-types .check-the-rest
+	@$(MAKE) --no-print-directory -j4 --output-sync=target .compile .check-types .check-the-rest .check-go
 	$(if $(filter 1,$(SESSIONS)),$(PYTEST),$(PY) -m tests.side_by_side) -m "not soak and not long" $(RUN)
 
 test-fast: $(VENV)/.dev ## Test domain rules, pages and API; two brokers where a test needs them, no Spark, no browser
@@ -130,8 +133,8 @@ test-schema: $(VENV)/.dev ## schemathesis: generated requests to every operation
 test-chart: $(VENV)/.dev ## Build Helm from its Go module, lint the chart, validate what it renders, compare with docs/kubernetes
 	$(PYTEST) tests/test_helm.py -m "" $(RUN)
 
-test-terraform: $(VENV)/.dev ## Build Terraform from its Go module if there is none, and run the provider's tests in Go and with it
-	cd deploy/terraform && go vet ./... && go test ./...
+test-terraform: $(VENV)/.dev .check-go ## Build Terraform from its Go module if there is none, and run the provider's tests in Go and with it
+	cd deploy/terraform && go test ./...
 	@bash .ci/terraform
 	$(PYTEST) tests/terraform -m "" $(RUN)
 
@@ -243,5 +246,5 @@ $(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
 	@bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ $(VENV)/.runtime
 
-.PHONY: up .compile .check-types .check-the-rest demo demo-check shots clean-demo bench bench-distance bench-web bench-scale bench-runs setup check format test test-fast test-long test-kills test-crashes test-takeover test-older test-matrix test-failover test-judge test-native test-schema test-chart test-terraform test-soak test-image system requirements sbom audit-packages scan-secrets docs compiled help migrate \
+.PHONY: up .compile .check-types .check-the-rest .check-go demo demo-check shots clean-demo bench bench-distance bench-web bench-scale bench-runs setup check format test test-fast test-long test-kills test-crashes test-takeover test-older test-matrix test-failover test-judge test-native test-schema test-chart test-terraform test-soak test-image system requirements sbom audit-packages scan-secrets docs compiled help migrate \
   run-web run-worker run-tasks run-watch run-beat stop-runners run-kafka run-redis image terraform-provider check-images runtime kafka-jars static package

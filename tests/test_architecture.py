@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import functools
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -153,6 +155,35 @@ def test_the_layer_contracts_hold() -> None:
         timeout=120,
     )
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+def test_checks_of_go_find_a_file_that_is_not_formatted_and_say_when_there_is_no_go(
+    tmp_path: Path,
+) -> None:
+    script = ["bash", ".ci/check-go", str(tmp_path)]
+
+    def checked(**environment: str) -> tuple[int, str]:
+        done = subprocess.run(
+            script,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            env=os.environ | environment,
+        )
+        return done.returncode, done.stderr.strip()
+
+    folder = tmp_path / "no-go"
+    folder.mkdir()
+    (folder / "bash").symlink_to(str(shutil.which("bash")))
+    skipped = f"There is no Go here; gofmt and go vet of {tmp_path} are skipped."
+    assert checked(PATH=str(folder)) == (0, skipped)
+    if shutil.which("go") is None:
+        pytest.skip("there is no Go")
+    (tmp_path / "a.go").write_text("package a\nvar  b = 1\n", encoding="utf-8")
+    words = f"Run gofmt -w in {tmp_path}. Not formatted:\na.go"
+    assert checked() == (1, words)
 
 
 def test_no_registry_address_is_committed() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     # It imports pyarrow.
     from spark_runner.sql.module_calls import ModuleCalls
 
+# Codes in Spark's messages, such as [USER_RAISED_EXCEPTION]; a person looks for the words.
+_ERROR_CLASS = re.compile(r"(?:^|(?<=Exception: ))\[[A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*\] ")
+_SQL_STATE = re.compile(r"\.? ?\bSQLSTATE: [0-9A-Z]{5}(?=$|;| \()")
 # What Spark casts each expression to.
 _RESULTS = {
     "where": "boolean",
@@ -185,7 +189,8 @@ def attempt_of(expression: str | Column, field: str) -> Column:
 
 
 def first_line(error: Exception, *, most: int = 300) -> str:
-    """Spark's own reason without the stack trace, of at most this many characters."""
+    """Spark's own words without its codes and the stack trace, of at most this many characters."""
     java = getattr(error, "java_exception", None)
     text = str(java.getMessage() if java is not None else error)
-    return text.strip().split("\n", 1)[0].rstrip(".;")[:most]
+    line = _ERROR_CLASS.sub("", text.strip().split("\n", 1)[0], count=1)
+    return _SQL_STATE.sub("", line).rstrip(".; ")[:most]

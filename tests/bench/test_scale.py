@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
+import socket
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +28,18 @@ from mirrors.kafka.admin.permissions import describe_permissions
 from mirrors.kafka.admin.topics import Admin
 from mirrors.models import Cluster, Flow, FlowPartition, FlowTopic, GroupOffset
 from monitoring.forecasts.source_scan import SourceConnections
+
+# Starts the stub, as `manage.py bench_scale` does, for no cluster.
+PARENT = """
+import time, django
+django.setup()
+from controlplane.bench.scale import stub_process
+stub_process.describe_clusters = dict
+with stub_process.StubProcess.started() as stub:
+    print(stub.control, flush=True)
+    time.sleep(120)
+"""
+SETTINGS = {"DJANGO_SETTINGS_MODULE": "controlplane.settings"}
 
 
 @dataclasses.dataclass
@@ -46,6 +63,28 @@ def stub() -> Iterator[Running]:
     yield Running(spec, StubProcess(ports["control"]).asked)
     loop.call_soon_threadsafe(loop.stop)
     thread.join(10)
+
+
+def test_the_stub_ends_with_a_parent_that_is_killed() -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, env=os.environ | SETTINGS
+    )
+    try:
+        port = int(parent.stdout.readline())
+        assert _accepts(port)
+    finally:
+        parent.kill()
+        parent.communicate(timeout=30)
+    until = time.monotonic() + 30
+    while (is_there := _accepts(port)) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not is_there
+
+
+def _accepts(port: int) -> bool:
+    with socket.socket() as connection:
+        connection.settimeout(30)
+        return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_the_stub_answers_as_brokers_do(stub: Running) -> None:

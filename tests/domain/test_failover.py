@@ -189,6 +189,18 @@ def test_what_stands_in_the_way_is_named() -> None:
     assert all(finding.sentence.endswith(".") for finding in plan.blockers)
 
 
+def test_warnings_name_the_remote_topic_of_a_route() -> None:
+    ahead = Translation(upstream=50, downstream=55, outcome="lower_bound", reason="A run is lost")
+    rows = tuple(
+        make_group_partition(translation=ahead, route=route, remote_topic=route or "east.orders")
+        for route in ("", "eu", "us")
+    )
+    plan = plan_failover(picture(groups=(GroupSnapshot(group="billing", group_partitions=rows),)))
+    named = [one.where for one in plan.warnings if one.code == "lower_bound"]
+    where = "billing in orders-0"
+    assert named == [where, f"{where} (to eu)", f"{where} (to us)"]
+
+
 def test_a_group_that_nobody_read_before_the_source_was_lost_is_named_and_stops_no_failover() -> (
     None
 ):

@@ -53,6 +53,14 @@ def flow(db: None) -> Flow:
     return flow
 
 
+@pytest.fixture
+def minute(monkeypatch: pytest.MonkeyPatch) -> datetime:
+    """The begin of the current minute, which does not end during the test."""
+    begin = timezone.now().replace(second=0, microsecond=0)
+    monkeypatch.setattr(timezone, "now", lambda: begin + timedelta(seconds=30))
+    return begin
+
+
 def overview(browser: Client) -> str:
     return str(browser.get("/").content.decode())
 
@@ -95,9 +103,8 @@ def test_an_alert_says_what_to_do_on_the_first_screen_until_it_is_silenced(
 
 
 def test_rows_show_the_last_hour_the_objective_and_what_the_standby_is_worth(
-    signed_in: As, flow: Flow
+    signed_in: As, flow: Flow, minute: datetime
 ) -> None:
-    minute = timezone.now().replace(second=0, microsecond=0)
     for ago in range(1, 6):
         LagSample.objects.create(
             flow=flow, resolution=60, at=minute - timedelta(minutes=ago), time_lag_ms=1000 * ago,
@@ -111,10 +118,9 @@ def test_rows_show_the_last_hour_the_objective_and_what_the_standby_is_worth(
 
 
 def test_the_chart_has_a_line_for_each_running_flow_in_its_own_color(
-    signed_in: As, flow: Flow
+    signed_in: As, flow: Flow, minute: datetime
 ) -> None:
     stopped = world.flow(flow.target, flow.source, observed_state="stopped")
-    minute = timezone.now().replace(second=0, microsecond=0)
     facts = {"out_of_sync": 0, "time_lag_ms": 7_000}
     for of in (flow, stopped):
         for ago in (30, 31):
@@ -142,8 +148,9 @@ def test_the_chart_has_a_line_for_each_running_flow_in_its_own_color(
     assert datetime.fromisoformat(rows[0]["at"]) == since
 
 
-def test_the_chart_of_a_young_history_has_ten_minutes(signed_in: As, flow: Flow) -> None:
-    minute = timezone.now().replace(second=0, microsecond=0)
+def test_the_chart_of_a_young_history_has_ten_minutes(
+    signed_in: As, flow: Flow, minute: datetime
+) -> None:
     at = minute - timedelta(seconds=20)
     LagSample.objects.create(flow=flow, resolution=10, at=at, out_of_sync=0, time_lag_ms=9_500)
     text = overview(signed_in("viewer"))
@@ -152,8 +159,10 @@ def test_the_chart_of_a_young_history_has_ten_minutes(signed_in: As, flow: Flow)
     assert [row["rpo_ms"] for row in rows] == [*[None] * 9, 9500, None]
 
 
-def test_the_chart_of_a_whole_hour_says_nothing_of_its_begin(signed_in: As, flow: Flow) -> None:
-    first = (timezone.now() - timedelta(hours=1)).replace(second=0, microsecond=0)
+def test_the_chart_of_a_whole_hour_says_nothing_of_its_begin(
+    signed_in: As, flow: Flow, minute: datetime
+) -> None:
+    first = minute - HOUR
     LagSample.objects.create(flow=flow, resolution=60, at=first, out_of_sync=0, time_lag_ms=1)
     text = overview(signed_in("viewer"))
     assert "RPO, last hour" in text

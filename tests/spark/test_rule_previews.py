@@ -23,6 +23,7 @@ from mirrors.domain.transforms.rules import TransformRule
 from mirrors.models import Cluster, Flow, RulePreview, Runner
 from mirrors.services import process_liveness
 from mirrors.services.topics import transforms
+from spark_runner.sql.plan import first_line
 from tests.spark.conftest import MASK_KEY, MASK_VARIABLE
 from tests.spark.lab import Lab, unique, wait_for
 
@@ -72,7 +73,7 @@ def test_records_are_kept_changed_dropped_or_failed_with_sparks_reason(lab: Lab)
     )
     assert oslo == EvaluatedRecord("", "", None)
     assert (broken.failed, broken.after) == ("where", None)
-    assert broken.message.startswith("[MALFORMED_RECORD_IN_PARSING")
+    assert broken.message.startswith("Malformed records are detected in record parsing")
     assert "\n" not in broken.message
     assert tombstone.after == ROWS[3]
     # A rule of another topic is checked too.
@@ -90,7 +91,31 @@ def test_a_rejected_rule_has_sparks_sentence_number_and_field(lab: Lab) -> None:
     )
     assert [(row.number, row.field) for row in found.rejections] == [(2, "where"), (2, "value")]
     assert "`vlaue` cannot be resolved" in found.rejections[0].message
-    assert found.rejections[1].message.startswith("[DATATYPE_MISMATCH")
+    assert found.rejections[1].message.startswith("Cannot resolve")
+    for row in found.rejections:
+        assert not row.message.startswith("[")
+        assert "SQLSTATE" not in row.message
+
+
+def test_what_a_rule_raises_is_told_in_its_own_words(lab: Lab) -> None:
+    rule = TransformRule(topics="customers", where="raise_error('[A] city is missing')")
+    assert {row.message for row in ask(lab, rule).records} == {"[A] city is missing."}
+
+
+@pytest.mark.parametrize(("message", "words"), [
+    ("[USER_RAISED_EXCEPTION] [A] city is missing SQLSTATE: P0001", "[A] city is missing"),
+    ("[DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012\n== SQL ==", "Division by zero"),
+    ("[A.B_1] No `vlaue`. Did you mean `value`? SQLSTATE: 42703; line 1 pos 0;\n'Filter",
+     "No `vlaue`. Did you mean `value`?; line 1 pos 0"),
+    ("\n[PARSE_SYNTAX_ERROR] Syntax error at or near '='. SQLSTATE: 42601 (line 1, pos 5)\n",
+     "Syntax error at or near '=' (line 1, pos 5)"),
+    ("Task 0 failed: org.apache.spark.SparkRuntimeException: [X] It broke.",
+     "Task 0 failed: org.apache.spark.SparkRuntimeException: It broke"),
+    ("[ 1, 2 ] has SQLSTATE: as a word", "[ 1, 2 ] has SQLSTATE: as a word"),
+    ("Listing [ORDERS] failed", "Listing [ORDERS] failed"),
+])  # fmt: skip
+def test_codes_of_spark_are_removed_and_its_words_are_kept(message: str, words: str) -> None:
+    assert first_line(RuntimeError(message)) == words
 
 
 def test_a_failed_change_names_its_field_and_other_records_go_on(lab: Lab) -> None:

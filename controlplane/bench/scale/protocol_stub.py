@@ -4,6 +4,7 @@ A process of its own: `python -m controlplane.bench.scale.protocol_stub FILE`. F
 clusters by alias (`StubCluster`). The first line on stdout is JSON, the ports: `control`, and of
 each cluster those of its brokers. A connection to `control` gets the counts since the last one.
 
+- It ends when stdin does, so at the latest with the process that started it.
 - Every log begins at 0 and ends at `END`; each group has committed `COMMITTED`.
 - A Fetch returns no record: internal topics are there and empty.
 - Metadata is encoded directly, ListOffsets decoded too: they have most of the partitions.
@@ -385,7 +386,8 @@ async def _main(path: Path, brokers: int) -> None:
     stub = Stub(clusters_of(json.loads(path.read_text())))
     sys.stdout.write(json.dumps(await stub.listen(brokers)) + "\n")
     sys.stdout.flush()
-    await asyncio.Event().wait()
+    # The parent holds the other end of stdin, so a killed parent ends the stub too.
+    await asyncio.to_thread(sys.stdin.buffer.read)
 
 
 if __name__ == "__main__":

@@ -53,7 +53,10 @@ class StubProcess:
             path.write_text(json.dumps(describe_clusters()))
             command = [sys.executable, "-m", "controlplane.bench.scale.protocol_stub"]
             process = subprocess.Popen(
-                [*command, str(path), str(BROKERS)], stdout=subprocess.PIPE, text=True
+                [*command, str(path), str(BROKERS)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
             )
             try:
                 line = process.stdout.readline() if process.stdout else ""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from mirrors.domain.groups.resume import GroupPartition
-
 
 def summarize(reasons: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     """One sentence for each reason, the most frequent first, with its count and one example.
@@ -26,6 +24,7 @@ def summarize(reasons: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     )
 
 
-def name_of(group_partition: GroupPartition) -> str:
-    """The group-partition in sentences."""
-    return f"{group_partition.group} in {group_partition.topic}-{group_partition.partition}"
+def name_of(group: str, topic: str, partition: int, route: str = "") -> str:
+    """The group-partition in sentences. `route`: the remote topic, if a rule names it."""
+    into = f" (to {route})" if route else ""
+    return f"{group} in {topic}-{partition}{into}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
+from mirrors.domain.groups.reasons import name_of
 from mirrors.models.access.grants import Owned
 from mirrors.models.flows import Flow
 from mirrors.models.offsets import PartitionMap
@@ -57,7 +58,7 @@ class GroupOffset(Owned):
         )
 
     def __str__(self) -> str:
-        return f"{self.group} in {self.topic}-{self.partition}"
+        return name_of(self.group, self.topic, self.partition, self.route)
 
 
 class KnownCheckpoint(Owned):
@@ -80,7 +81,7 @@ class KnownCheckpoint(Owned):
         )
 
     def __str__(self) -> str:
-        return f"checkpoint of {self.group} in {self.topic}-{self.partition}"
+        return f"checkpoint of {name_of(self.group, self.topic, self.partition)}"
 
 
 class GroupBookmark(Owned):

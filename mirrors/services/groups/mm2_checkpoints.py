@@ -75,7 +75,7 @@ def emit_checkpoints(context: SyncTaskContext, survey: Survey) -> Outcome:
             (
                 *survey.troubles(),
                 *(
-                    (plan.reason, name_of(group_partition))
+                    (plan.reason, name_of(*group_partition.key))
                     for group_partition, plan in zip(survey.group_partitions, plans, strict=True)
                     if plan.checkpoint is None and not plan.is_quiet
                 ),

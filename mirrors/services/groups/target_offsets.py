@@ -49,7 +49,7 @@ def move_groups(context: SyncTaskContext, survey: Survey) -> Outcome:
             (
                 *survey.troubles(),
                 *(
-                    (move.reason, name_of(group_partition))
+                    (move.reason, name_of(*group_partition.key))
                     for group_partition, move in found
                     if move.state not in ("moved", "in_sync")
                 ),

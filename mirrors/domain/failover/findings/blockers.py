@@ -31,7 +31,7 @@ from mirrors.domain.failover.plan_types import (
 )
 from mirrors.domain.formatting import duration, plural
 from mirrors.domain.groups.checkpoints import IDLE
-from mirrors.domain.groups.resume import GroupPartition
+from mirrors.domain.groups.reasons import name_of
 
 # Names listed in one sentence.
 NAMED = 5
@@ -77,7 +77,7 @@ def find_blockers(
         yield from _group_blockers(picture, group, oldest_ms)
     for group_partition in group_partitions:
         if group_partition.downstream_offset is None:
-            where = _where(group_partition)
+            where = name_of(*group_partition.key)
             text = (
                 f"{where} has no resume offset: {ended(group_partition.reason)} To switch the "
                 "other groups over, simulate without this group. Start it at the earliest record, "
@@ -174,7 +174,7 @@ def find_warnings(
         yield _deleted_topics(picture)
     yield from _losses(partitions)
     for group_partition in group_partitions:
-        where = f"{group_partition.group} in {group_partition.topic}-{group_partition.partition}"
+        where = name_of(*group_partition.key)
         if group_partition.outcome in ("ahead", "expired", "lower_bound"):
             text = f"{where}: {group_partition.reason}.{_skipped(group_partition)}"
             yield Finding(code=group_partition.outcome, where=where, sentence=text, page="groups")
@@ -212,16 +212,11 @@ def _skipped(group_partition: GroupPartitionPlan) -> str:
     )
 
 
-def _where(row: GroupPartition | GroupPartitionPlan) -> str:
-    into = f" (to {row.route})" if row.route else ""
-    return f"{row.group} in {row.topic}-{row.partition}{into}"
-
-
 def _without_offset(picture: FailoverSnapshot) -> Iterator[Finding]:
     for group in picture.groups:
         for group_partition in group.group_partitions:
             if group_partition.has_no_offset:
-                where = _where(group_partition)
+                where = name_of(*group_partition.key)
                 text = (
                     f"{where} no longer has a committed offset on {picture.source}: it expired or "
                     "was deleted. No offset is set; its client applies auto.offset.reset, on "
@@ -234,7 +229,7 @@ def _left_out(picture: FailoverSnapshot) -> Iterator[Finding]:
     for group in picture.groups:
         for group_partition in group.group_partitions:
             if group_partition.left_out:
-                where = _where(group_partition)
+                where = name_of(*group_partition.key)
                 text = f"{where}: no offset is set. {group_partition.left_out.rstrip('.')}."
                 yield Finding(code="left_out", where=where, sentence=text, page="groups")
 

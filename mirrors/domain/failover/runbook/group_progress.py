@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from mirrors.domain.formatting import plural
 from mirrors.domain.groups.checkpoints import IDLE
+from mirrors.domain.groups.reasons import name_of
 
 # How long a run waits for a group if it is unknown whether the group had members.
 UNKNOWN_GROUP_WAIT_MS = 30_000
@@ -94,7 +95,7 @@ class LaggingGroup(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.group} in {self.topic}-{self.partition}"
+        return name_of(self.group, self.topic, self.partition)
 
 
 class LaggingGroups(NamedTuple):

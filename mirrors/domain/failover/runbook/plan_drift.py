@@ -10,6 +10,7 @@ from typing import Any
 
 from mirrors.domain.failover.runbook.steps import Kind
 from mirrors.domain.formatting import plural
+from mirrors.domain.groups.reasons import name_of
 
 # A loss that grew by fewer records than this, or less than doubled, does not stop a run.
 LOSS_MARGIN = 1_000
@@ -98,19 +99,16 @@ def _resume_offsets(simulated: Plan, now: Plan) -> Iterator[str]:
         if row["downstream_offset"] is not None and after.get(_key(row)) is None
     ]
     blocked = {row["where"] for row in now["blockers"]}
-    reported = [key for key in lost if not blocked & {_where(key), _where((*key[:3], ""))}]
+    reported = [key for key in lost if not blocked & {name_of(*key), name_of(*key[:3])}]
     if reported:
         more = f" and {len(reported) - 1:,} more" if len(reported) > 1 else ""
-        yield (f"{_where(reported[0])}{more} had a resume offset when simulated, and has none now.")
+        yield (
+            f"{name_of(*reported[0])}{more} had a resume offset when simulated, and has none now."
+        )
 
 
 def _key(row: Mapping[str, Any]) -> tuple[str, str, int, str]:
     return row["group"], row["topic"], row["partition"], row.get("route", "")
-
-
-def _where(key: tuple[str, str, int, str]) -> str:
-    group, topic, number, route = key
-    return f"{group} in {topic}-{number}{f' (to {route})' if route else ''}"
 
 
 def blast_radius(plan: Plan) -> dict[str, int | None]:
