@@ -151,7 +151,11 @@ for name, found in (
     router.register(of_one, found, basename=f"comparison-{name}")
 
 urlpatterns = [
-    re_path(r"^api/v1/schema/?$", SpectacularJSONAPIView.as_view(), name="schema"),
+    re_path(
+        r"^api/v1/schema/?$",
+        SpectacularJSONAPIView.as_view(generator_class=docs.OneDocument),
+        name="schema",
+    ),
     re_path(r"^api/v1/docs/?$", docs.docs, name="api-docs"),
     re_path(r"^api/v1/topology/?$", TopologyView.as_view(), name="topology-rest"),
     *(

@@ -29,6 +29,13 @@ def document() -> dict[str, Any]:
     return schema
 
 
+class OneDocument(SchemaGenerator):
+    """For the address of the document: to generate it takes half a second of a processor."""
+
+    def get_schema(self, *_: Any, **__: Any) -> dict[str, Any]:
+        return document()
+
+
 @functools.cache
 def groups() -> list[tuple[str, list[dict[str, Any]]]]:
     """Operations by the first word of their path, with fields resolved."""
