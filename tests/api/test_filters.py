@@ -59,7 +59,10 @@ def test_every_filter_of_every_list_takes_every_value(
     admin: APIClient, flow: Any, turn: int
 ) -> None:
     """In a turn each filter takes a third of the values, and each value a third of the filters."""
-    pairs = [pair for pair in filters(flow["id"]) if admin.get(f"/{pair[0]}").status_code == 200]
+    found = filters(flow["id"])
+    paths = dict.fromkeys(path for path, _ in found)
+    lists = {path for path in paths if admin.get(f"/{path}").status_code == 200}
+    pairs = [pair for pair in found if pair[0] in lists]
     assert {"flow", "state", "topic"} <= {name for _, name in pairs}
     broken = []
     for number, (path, name) in enumerate(pairs):

@@ -9,7 +9,7 @@ from django.apps import apps
 from django.core.exceptions import PermissionDenied
 from django.http import Http404
 
-from mirrors.domain.access.addresses import is_open_to_grants, object_of
+from mirrors.domain.access.addresses import Object, is_open_to_grants, object_of
 from mirrors.domain.access.grants import INSTALLATION, Subject
 from mirrors.domain.access.rights import Right
 from mirrors.models.access.grants import Access, Owned, access_of, demand, limit_request, visible
@@ -56,8 +56,12 @@ def subject_of(user: Any, route: str, parts: Mapping[str, Any]) -> Subject:
 def _visible_object(access: Access, route: str, parts: Mapping[str, Any]) -> Owned | None:
     if (named := object_of(route)) is None:
         return None
+    return visible_row(access, named, next(parts[part] for part in named.parts if part in parts))
+
+
+def visible_row(access: Access, named: Object, key: Any) -> Owned | None:
+    """The row of this key, if the person may view it."""
     model: Any = apps.get_model(named.model)
-    key = next(parts[part] for part in named.parts if part in parts)
     rows = visible(model._base_manager.all(), access.user)
     found: Owned | None = rows.filter(**{named.field: key}).first()
     return found
