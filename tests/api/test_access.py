@@ -150,9 +150,11 @@ def test_a_person_without_a_role_sees_nothing(ground: None) -> None:
         assert client.get(f"/{path}").status_code in {403, 405}, path
 
 
-def test_a_viewer_changes_nothing(ground: None, viewer: APIClient) -> None:
-    person = Client()
-    person.force_login(User.objects.get(username="viewer"))
+def test_a_viewer_changes_nothing(ground: None, people: dict[Role, User]) -> None:
+    """Known without a token, which `test_a_viewer_reads_everything` sends to every address."""
+    viewer, person = APIClient(raise_request_exception=False), Client()
+    viewer.force_authenticate(people[Role.VIEWER])
+    person.force_login(people[Role.VIEWER])
     for path in sorted(set(closed()) - OWN - ASKED):
         for method in REST_WRITES if is_rest(path) else ("post",):
             client = viewer if is_rest(path) else person
