@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ from django.db import models
 from django.db.models import Count, F, Max, OuterRef, Q, QuerySet, Subquery, Sum
 from django.db.models.functions import Cast, Coalesce
 
-from mirrors.domain.account.partition import Certainty, State
+from mirrors.domain.account.partition import State
 from mirrors.domain.account.totals import Total
 from mirrors.models.access.grants import Owned
 from mirrors.models.flows import Flow, FlowPartition, epoch_ms
@@ -59,66 +59,47 @@ class FlowAccount(Owned):
 
     @property
     def total(self) -> Total:
-        return _total_of(*(getattr(self, name) for name in _OF_TOTAL))
+        facts = {name: getattr(self, name) for name in Total._fields}
+        facts["observed_at"] = epoch_ms(self.observed_at)
+        facts["unknown_topics"] = tuple(self.unknown_topics)
+        return Total(**facts)
 
 
-_OF_TOTAL = (
-    "records",
-    "least",
-    "unknown",
-    "certainty",
-    "observed_at",
-    "time_lag_ms",
-    "partitions",
-    "states",
-    "unknown_topics",
-    "unknown_lags",
-)
 _JSON = ("states", "unknown_topics")
-_JSON_AT = [_OF_TOTAL.index(name) for name in _JSON]
+_OBSERVED_AT, _STATES, _UNKNOWN_TOPICS = map(Total._fields.index, ("observed_at", *_JSON))
 
 
-def _total_of(
-    records: int,
-    least: int,
-    unknown: int,
-    certainty: Certainty,
-    observed_at: datetime | None,
-    time_lag_ms: int | None,
-    partitions: int,
-    states: dict[State, int],
-    unknown_topics: list[str],
-    unknown_lags: int,
-) -> Total:
-    """The values of the fields `_OF_TOTAL`."""
-    return Total(
-        records=records,
-        least=least,
-        unknown=unknown,
-        certainty=certainty,
-        observed_at=epoch_ms(observed_at),
-        time_lag_ms=time_lag_ms,
-        partitions=partitions,
-        states=states,
-        unknown_topics=tuple(unknown_topics),
-        unknown_lags=unknown_lags,
-    )
+def total_columns(prefix: str = "") -> list[F | Cast]:
+    """The columns that `total_reader` reads, for `values_list` without whole rows."""
+    text = models.TextField()
+    names = ((name, F(f"{prefix}{name}")) for name in Total._fields)
+    return [Cast(column, text) if name in _JSON else column for name, column in names]
 
 
-def totals_by_flow() -> dict[int, tuple[Total, str]]:
-    """What each flow with an account owes, and its worst topic, without whole rows.
+def total_reader() -> Callable[[list[Any]], Total | None]:
+    """Return a function from the values of `total_columns` to their total; None without a row.
 
     Most of thousands of flows have the same states and unknown topics: each text is decoded once.
     """
-    decoded = functools.cache(json.loads)
-    of_total = [Cast(name, models.TextField()) if name in _JSON else F(name) for name in _OF_TOTAL]
-    rows = FlowAccount.objects.order_by().values_list("flow", "worst_topic", *of_total)
-    found = {}
-    for flow, worst, *facts in rows:
-        for at in _JSON_AT:
-            facts[at] = decoded(facts[at])
-        found[flow] = _total_of(*facts), worst
-    return found
+    states: Callable[[str], dict[State, int]] = functools.cache(json.loads)
+    topics = functools.cache(lambda text: tuple(json.loads(text)))
+
+    def read(facts: list[Any]) -> Total | None:
+        if facts[_STATES] is None:
+            return None
+        facts[_OBSERVED_AT] = epoch_ms(facts[_OBSERVED_AT])
+        facts[_STATES] = states(facts[_STATES])
+        facts[_UNKNOWN_TOPICS] = topics(facts[_UNKNOWN_TOPICS])
+        return Total(*facts)
+
+    return read
+
+
+def totals_by_flow() -> dict[int, Total | None]:
+    """What each flow with an account owes."""
+    read = total_reader()
+    rows = FlowAccount.objects.order_by().values_list("flow", *total_columns())
+    return {flow: read(facts) for flow, *facts in rows}
 
 
 def repeats_of() -> dict[int, int]:

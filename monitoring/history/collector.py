@@ -91,14 +91,13 @@ def _figures() -> Iterator[tuple[int, Figures]]:
     }
     for flow, reported in Flow.objects.order_by("pk").values_list("pk", "as_of"):
         ends, out_of_sync = parts.get(flow, (None, 0))
-        account, _ = accounts.get(flow, (None, ""))
         latency_ms, heartbeat_at = beats.get(flow, (None, None))
         yield (
             flow,
             Figures(
                 as_of=figures_as_of(reported, ends),
                 counted=counted.get(flow),
-                account=account,
+                account=accounts.get(flow),
                 out_of_sync=out_of_sync,
                 latency_ms=latency_ms,
                 heartbeat_at=heartbeat_at,

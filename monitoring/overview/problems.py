@@ -10,7 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Max, Q, QuerySet
 
-from mirrors.domain.drills.proof import LastDrills, ProvenState, proven_state
+from mirrors.domain.drills.proof import LastDrills, proven_state
 from mirrors.models import DrillRun, Transition
 from mirrors.models.drills.runs import ENDED_WELL, PROVES
 from monitoring.alerts import links
@@ -136,9 +136,7 @@ class Proof:
     lowest_flow: Any = None
 
 
-def proof_of_standbys(
-    flows: Mapping[FlowSummary, int], rows: Sequence[Any], now: datetime
-) -> Proof:
+def proof_of_standbys(flows: Iterable[FlowSummary], rows: Sequence[Any], now: datetime) -> Proof:
     """`rows` are those of the table, with their readiness."""
     ended = DrillRun.objects.filter(ended_at__isnull=False)
     scored = sorted((row for row in rows if row.ready is not None), key=lambda row: row.ready)
@@ -151,28 +149,21 @@ def proof_of_standbys(
     )
 
 
-def _drill_results(flows: Mapping[FlowSummary, int], now: datetime) -> str:
+def _drill_results(flows: Iterable[FlowSummary], now: datetime) -> str:
     """Results of drills over all flows except drafts, as one sentence."""
     ended = DrillRun.objects.filter(ended_at__isnull=False).order_by().values_list("flow")
-    last = {
-        flow: drills
-        for flow, *drills in ended.annotate(
-            last=Max("ended_at"),
-            well=Max("ended_at", filter=Q(state__in=ENDED_WELL)),
-            passed=Max("ended_at", filter=PROVES),
-        )
-    }
+    last = ended.annotate(
+        passed_at=Max("ended_at", filter=PROVES),
+        last=Max("ended_at"),
+        ended_well=Q(last=Max("ended_at", filter=Q(state__in=ENDED_WELL))),
+    )
     old = timedelta(days=settings.UNDERSTUDY_PROVEN_DAYS)
-
-    def proven(key: int) -> ProvenState:
-        if key not in last:
-            return "never"
-        ended_at, ended_well_at, passed_at = last[key]
-        drills = LastDrills(
-            passed_at=passed_at, ended_at=ended_at, ended_well=ended_at == ended_well_at
-        )
-        return proven_state(drills, now=now, stale_after=old)[0]
-
+    proven = {
+        flow: proven_state(LastDrills(passed_at, ended_at, bool(well)), now=now, stale_after=old)[0]
+        for flow, passed_at, ended_at, well in last
+    }
     return drill_sentence(
-        StandbyProof(flow.name, proven(key)) for flow, key in flows.items() if flow.state != "draft"
+        StandbyProof(flow.name, proven.get(flow.key, "never"))
+        for flow in flows
+        if flow.state != "draft"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,7 +14,7 @@ from django.views.decorators.http import require_safe
 from mirrors.domain.access.rights import Right
 from mirrors.lists.audit import RECENT_TRANSITIONS
 from mirrors.models import Cluster, Runner, Sighting, needs
-from mirrors.models.account import totals_by_flow
+from mirrors.models.account import total_columns, total_reader
 from mirrors.models.drills.readiness import with_readiness
 from mirrors.models.flow_queries import flows_with_lag, labelled_flows, worst_groups, worst_topics
 from mirrors.views.drills.readiness import mark_proof
@@ -54,6 +54,7 @@ _SUMMARIZED = (
     "as_of",
     "source__reachable",
     "target__reachable",
+    "account__worst_topic",
 )
 ROWS = 25
 ALARMS = 3
@@ -86,13 +87,13 @@ def _context(now: datetime, *, whole: bool) -> dict[str, Any]:
     """`whole` for a file: all flows, and all of the worst topics that were read."""
     alerts = content.firing_alerts(now)
     most_severe = content.most_severe_by_flow(alerts)
-    keys = _flow_summaries(most_severe)
+    summaries = _flow_summaries(most_severe)
     clusters = [mark_cluster(cluster) for cluster in Cluster.objects.select_related("sweep")]
-    engine, summary = _summarized(keys, now)
-    ordered = [keys[one] for one in summary.ordered]
-    flows = _table_rows(ordered if whole else ordered[:ROWS], now)
+    engine, summary = _summarized(summaries, now)
+    shown = summary.ordered if whole else summary.ordered[:ROWS]
+    flows = _table_rows([one.key for one in shown], now)
     topics, transitions = worst_topics(WORST), list(content.recent_transitions())
-    sentences = _sentences(summary, keys, flows, alerts, most_severe)
+    sentences = _sentences(summary, flows, alerts, most_severe)
     beats = [direction(flow, now) for flow in flows]
     whose = components_of(
         clusters, beats, Runner.objects.all(), engine, MetricsPush.objects.first(), now
@@ -102,16 +103,16 @@ def _context(now: datetime, *, whole: bool) -> dict[str, Any]:
         "now": now,
         "engine": engine,
         "summary": summary,
-        "proof": content.proof_of_standbys(keys, flows, now),
+        "proof": content.proof_of_standbys(summaries, flows, now),
         "flows": flows,
         **_folded(flows, sentences["troubles"]),
-        "more": max(0, len(keys) - ROWS),
+        "more": max(0, len(summaries) - ROWS),
         "worst": topics if whole else topics[:WORST_SHOWN],
         "groups": worst_groups(topics, WORST if whole else WORST_SHOWN),
         "transitions": transitions,
         "chart": rpo_chart(flows, transitions, now),
         "clusters": clusters,
-        "health": health_of(whose, are_all=len(beats) == len(keys)),
+        "health": health_of(whose, are_all=len(beats) == len(summaries)),
         "whose": whose if whole else whose[:COMPONENTS_SHOWN],
         "more_whose": 0 if whole else max(0, len(whose) - COMPONENTS_SHOWN),
     }
@@ -132,61 +133,60 @@ def _folded(flows: list[Any], troubles: list[content.ProblemRow]) -> dict[str, A
 
 
 def _summarized(
-    keys: Mapping[FlowSummary, int], now: datetime
+    summaries: Sequence[FlowSummary], now: datetime
 ) -> tuple[list[dict[str, Any]], Summary]:
     """The states of our processes, and the summary of all flows."""
     engine = _processes(
-        now, MISSING_SOON_AFTER if _all_figures_are_stale(keys, now) else MISSING_AFTER
+        now, MISSING_SOON_AFTER if _all_figures_are_stale(summaries, now) else MISSING_AFTER
     )
     silent = [
         part["label"]
         for part in engine
         if part["state"] == "missing" and part["label"] in ENGINE.values()
     ]
-    return engine, summarize(list(keys), now, silent)
+    return engine, summarize(summaries, now, silent)
 
 
 def _sentences(
     summary: Summary,
-    keys: Mapping[FlowSummary, int],
     flows: list[Any],
     alerts: list[content.FiringAlert],
     most_severe: Mapping[int, content.FiringAlert],
 ) -> dict[str, Any]:
-    """The troubles, the alerts and the losses."""
+    """The troubles and the alerts."""
     loudest = [alarm for alarm in alerts if alarm.alert.severity != "info"] or alerts
-    by_name = {known.name: pk for known, pk in keys.items()}
     return {
         "troubles": content.problem_rows(summary.troubles, flows, most_severe),
         "firing": len(alerts),
         "loudest": loudest[:ALARMS],
-        "losses": [(one, by_name.get(one.flow)) for one in summary.losses],
     }
 
 
-def _flow_summaries(most_severe: Mapping[int, content.FiringAlert]) -> dict[FlowSummary, int]:
-    """Summary of every flow with its key: two queries, without whole rows of its clusters."""
-    accounts = totals_by_flow()
-    found = {}
-    for pk, *facts in labelled_flows().values_list(*_SUMMARIZED):
-        name, source, target, state, reason, as_of, source_reachable, target_reachable = facts
-        account, worst_topic = accounts.get(pk, (None, ""))
-        alarm = most_severe.get(pk)
-        summary = FlowSummary(
-            name=name,
-            source=source,
-            target=target,
-            state=state,
-            reason=reason,
-            account=account,
-            worst_topic=worst_topic,
-            as_of=as_of,
-            source_unreachable=source_reachable is False,
-            target_unreachable=target_reachable is False,
-            severity="" if alarm is None else alarm.alert.severity,
-            alert="" if alarm is None else alarm.text,
+def _flow_summaries(most_severe: Mapping[int, content.FiringAlert]) -> list[FlowSummary]:
+    """Summary of every flow: one query, without whole rows of it or its clusters."""
+    read = total_reader()
+    rows = labelled_flows().order_by().values_list(*_SUMMARIZED, *total_columns("account__"))
+    found = []
+    for row in rows:
+        key, name, source, target, state, reason, as_of, source_up, target_up, worst, *owes = row
+        alarm = most_severe.get(key)
+        found.append(
+            FlowSummary(
+                name,
+                source,
+                state,
+                target,
+                key,
+                reason,
+                read(owes),
+                worst or "",
+                as_of,
+                source_up is False,
+                target_up is False,
+                "" if alarm is None else alarm.alert.severity,
+                "" if alarm is None else alarm.text,
+            )
         )
-        found[summary] = pk
     return found
 
 
@@ -205,8 +205,8 @@ def _table_rows(keys: list[int], now: datetime) -> list[Any]:
 
 def _all_figures_are_stale(summaries: Iterable[FlowSummary], now: datetime) -> bool:
     """Whether every active flow is stale: one alone points to its runner, all to the reconciler."""
-    awaited = [summary for summary in summaries if summary.state in {"running", "degraded"}]
-    return bool(awaited) and all(is_stale(summary, now) for summary in awaited)
+    stale = [is_stale(one, now) for one in summaries if one.state in {"running", "degraded"}]
+    return bool(stale) and all(stale)
 
 
 def _processes(now: datetime, gone_after: timedelta) -> list[dict[str, Any]]:

@@ -204,8 +204,8 @@ def test_a_drill_of_some_groups_proves_nothing_of_the_standby_and_its_failure_co
     def now_proven() -> tuple[str, str]:
         now = timezone.now()
         (row,) = with_proof(Flow.objects.all())
-        summary = FlowSummary(name="east->west", source="east", state="running")
-        found = proof_of_standbys({summary: flow.pk}, [], now).sentence
+        summary = FlowSummary("east->west", "east", "running", key=flow.pk)
+        found = proof_of_standbys([summary], [], now).sentence
         return proof_of(row, now).state, found
 
     def ended(state: str, *groups: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -124,7 +123,7 @@ def test_what_fires_of_a_flow_makes_it_a_trouble_also_while_it_rests() -> None:
 
 def test_what_was_written_since_the_last_look_is_not_promised() -> None:
     seen = [flow(as_of=NOW - timedelta(seconds=age)) for age in (0.4, 2.2)]
-    seen[1] = dataclasses.replace(seen[1], name="west->east", source="west")
+    seen[1] = seen[1]._replace(name="west->east", source="west")
     assert said(summarize(seen, NOW)) == (
         "If east or west fails now: no data loss (checked 3 s ago)."
     )
@@ -132,7 +131,7 @@ def test_what_was_written_since_the_last_look_is_not_promised() -> None:
 
 def test_of_two_flows_of_a_source_the_one_seen_longer_ago_says_when() -> None:
     fresh, older = (flow(as_of=NOW - timedelta(seconds=age)) for age in (1, 9))
-    older = dataclasses.replace(older, name="east->north")
+    older = older._replace(name="east->north")
     old = "If east fails now: no data loss (checked 9 s ago)."
     assert said(summarize([fresh, older], NOW)) == old
     assert said(summarize([older, fresh], NOW)) == old

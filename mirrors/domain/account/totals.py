@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from mirrors.domain.account.partition import SEVERITY, Certainty, State
@@ -35,8 +35,7 @@ class OwedPartition(Protocol):
     def least(self) -> int: ...
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Total:
+class Total(NamedTuple):
     """What several topic-partitions owe together.
 
     - `records` sums the known amounts, from offsets where nothing was counted. `unknown` is the
@@ -58,7 +57,7 @@ class Total:
     partitions: int
     # A lower bound of `records` that stays true however old the observation gets.
     least: int = 0
-    states: Mapping[State, int] = dataclasses.field(default_factory=dict)
+    states: Mapping[State, int] = MappingProxyType({})
     unknown_topics: tuple[str, ...] = ()
     unknown_lags: int = 0
 
@@ -77,7 +76,7 @@ class Total:
     @property
     def is_empty(self) -> bool:
         """Whether nothing can be owed: every part is filtered out or deleted on the source."""
-        return bool(self.states) and set(self.states) <= _NEVER_OWED
+        return bool(self.states) and self.states.keys() <= _NEVER_OWED
 
     @property
     def was_never_observed(self) -> bool:
@@ -106,7 +105,7 @@ class Total:
         """
         if self.holds_at(now, old_after_ms):
             return self
-        return dataclasses.replace(self._lower_bound(), unknown_lags=max(1, self.unknown_lags))
+        return self._lower_bound()._replace(unknown_lags=max(1, self.unknown_lags))
 
     def holds_at(self, now: int, old_after_ms: int = OLD_AFTER_MS) -> bool:
         """Whether `as_of` states the sum itself, not its lower bound."""
@@ -116,7 +115,7 @@ class Total:
 
     def _lower_bound(self) -> Total:
         certainty: Certainty = "at_least" if self.least else "unknown"
-        return dataclasses.replace(self, records=self.least, certainty=certainty)
+        return self._replace(records=self.least, certainty=certainty)
 
 
 NOTHING = Total(

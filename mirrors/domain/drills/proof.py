@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mirrors.domain.formatting import duration, plural
 
@@ -12,8 +12,7 @@ from mirrors.domain.formatting import duration, plural
 ProvenState = Literal["proven", "stale", "failed", "never"]
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LastDrills:
+class LastDrills(NamedTuple):
     """`passed_at` is of the last drill of all groups that passed, the rest of the last that ended.
 
     A drill of some groups proves nothing of the others. One that failed is a failure all the same.

@@ -10,7 +10,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mirrors.domain.account.sentences import amount, offsets_when_seen
 from mirrors.domain.account.totals import NOTHING, OLD_AFTER_MS, Total, is_old
@@ -26,14 +26,17 @@ NAMED = 3
 AGE_SAID_AFTER_MS = 5_000
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FlowSummary:
-    """A flow at its last report. `account` is what it owes, None before the first report."""
+class FlowSummary(NamedTuple):
+    """A flow at its last report. `account` is what it owes, None before the first report.
+
+    `key` is its primary key. There are thousands of them on one page.
+    """
 
     name: str
     source: str
-    target: str = ""
     state: str
+    target: str = ""
+    key: int = 0
     reason: str = ""
     account: Total | None = None
     worst_topic: str = ""
@@ -64,10 +67,6 @@ class FlowSummary:
             return None
         return _EPOCH + timedelta(milliseconds=self.account.observed_at)
 
-    # `account` holds a mapping; the name is unique.
-    def __hash__(self) -> int:
-        return hash(self.name)
-
 
 def worst_by_source(flows: Iterable[FlowSummary], now: datetime) -> list[FlowSummary]:
     """For each source its flow with the greatest loss, the greatest known loss first."""
@@ -75,7 +74,11 @@ def worst_by_source(flows: Iterable[FlowSummary], now: datetime) -> list[FlowSum
     for flow in flows:
         if flow.state in _NOT_PROTECTED:
             continue
-        rank, rival = _rank(flow, now), worst.get(flow.source)
+        rival = worst.get(flow.source)
+        if rival is not None and flow.total.records < rival[0][0]:
+            # The first part of the rank decides; the others are computed for few of thousands.
+            continue
+        rank = _rank(flow, now)
         if rival is None or rank > rival[0]:
             worst[flow.source] = rank, flow
     ranked = sorted(worst.values(), key=lambda one: (*one[0], one[1].source), reverse=True)
@@ -84,12 +87,12 @@ def worst_by_source(flows: Iterable[FlowSummary], now: datetime) -> list[FlowSum
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceLoss:
-    """Data loss if these sources fail now, as a sentence; `flow` names the one with the loss."""
+    """Data loss if these sources fail now, as a sentence; `flow` is the one with the loss."""
 
     sources: tuple[str, ...]
     kind: Literal["loss", "unknown", "none"]
     sentence: str
-    flow: str = ""
+    flow: FlowSummary | None = None
 
 
 def losses(ranked: Sequence[FlowSummary], now: datetime) -> list[SourceLoss]:
@@ -103,7 +106,7 @@ def losses(ranked: Sequence[FlowSummary], now: datetime) -> list[SourceLoss]:
     others = {flow.name for flow in (*known, *safe)}
     unknown = [flow for flow in ranked if flow.name not in others]
     found = [
-        SourceLoss(sources=(f.source,), kind="loss", sentence=_known(f, now), flow=f.name)
+        SourceLoss(sources=(f.source,), kind="loss", sentence=_known(f, now), flow=f)
         for f in known[:NAMED]
     ]
     if len(known) > NAMED:
@@ -115,7 +118,7 @@ def losses(ranked: Sequence[FlowSummary], now: datetime) -> list[SourceLoss]:
             sources=(flow.source,),
             kind="unknown",
             sentence=f"If {flow.source} fails now: unknown data loss ({_why_unknown(flow, now)}).",
-            flow=flow.name,
+            flow=flow,
         )
         for flow in sorted(unknown, key=lambda flow: flow.source)[:NAMED]
     ]

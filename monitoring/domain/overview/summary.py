@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
@@ -26,6 +27,8 @@ Tone = Literal["good", "attention", "critical", "resting", "unknown", "starting"
 _NOT_WELL = {"degraded", "backing_off", "failed"}
 _ALARMS: dict[str, Tone] = {"critical": "critical", "warning": "attention"}
 _ORDER: tuple[Tone, ...] = ("critical", "attention", "unknown", "starting", "resting", "good")
+_RANK = {tone: at for at, tone in enumerate(_ORDER)}
+_TROUBLED = {"critical", "attention", "unknown"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +83,11 @@ def tone(flow: FlowSummary, now: datetime) -> Tone:
     """The severity of a flow: by its state or by its firing alert, whichever is worse."""
     calm = _tone_of_state(flow, now)
     alarm = _ALARMS.get(flow.severity)
-    return calm if alarm is None else min(calm, alarm, key=_ORDER.index)
+    return calm if alarm is None else min(calm, alarm, key=_worst_first)
+
+
+def _worst_first(tone: Tone) -> int:
+    return _RANK[tone]
 
 
 def _tone_of_state(flow: FlowSummary, now: datetime) -> Tone:
@@ -98,21 +105,20 @@ def _tone_of_state(flow: FlowSummary, now: datetime) -> Tone:
     return "attention" if is_late or flow.total.unknown else "good"
 
 
-def _by_severity(flows: Sequence[FlowSummary], tones: Mapping[str, Tone]) -> list[FlowSummary]:
-    """The order of the rows on the overview: worst first, then by name.
+def _by_severity(
+    flows: Iterable[FlowSummary], tones: Iterable[Tone]
+) -> tuple[list[FlowSummary], list[Tone]]:
+    """The flows in the order of the rows on the overview, and their tones: worst first, by name.
 
     A failed-over flow is last, because clients no longer write to its source.
     """
-    return sorted(
-        flows,
-        key=lambda flow: (
-            flow.state == "failed_over",
-            _ORDER.index(tones[flow.name]),
-            -flow.time_lag_ms,
-            -flow.total.records,
-            flow.name,
-        ),
-    )
+    ranked = []
+    for at, (flow, its_tone) in enumerate(zip(flows, tones, strict=True)):
+        owes = flow.total
+        rank = _RANK[its_tone], -(owes.time_lag_ms or 0), -owes.records, flow.name
+        ranked.append((flow.state == "failed_over", *rank, at, flow, its_tone))
+    ranked.sort()
+    return [row[-2] for row in ranked], [row[-1] for row in ranked]
 
 
 def summarize(
@@ -127,21 +133,19 @@ def summarize(
     if not flows:
         headline = "Nothing is replicated yet"
         return Summary(tone="resting", headline=headline, engine=_engine(silent))
-    tones = {flow.name: tone(flow, now) for flow in flows}
-    ordered = _by_severity(flows, tones)
-    troubled = [
-        flow for flow in ordered if tones[flow.name] in {"critical", "attention", "unknown"}
-    ]
-    idle = [flow for flow in ordered if tones[flow.name] == "resting"]
-    starting = sum(tone == "starting" for tone in tones.values())
-    worst = min(tones.values(), key=_ORDER.index)
+    ordered, tones = _by_severity(flows, [tone(flow, now) for flow in flows])
+    counted = Counter(tones)
+    starting, worst = counted["starting"], min(counted, key=_worst_first)
+    by_tone = list(zip(ordered, tones, strict=True))
+    troubled = [flow for flow, its_tone in by_tone if its_tone in _TROUBLED]
+    idle = [flow for flow, its_tone in by_tone if its_tone == "resting"]
     ranked = worst_by_source(flows, now)
     return Summary(
         tone=worst if worst != "resting" or len(idle) == len(flows) else "good",
         headline=_headline(len(flows), len(troubled), len(idle), starting) + _cause(troubled),
         ordered=tuple(ordered),
         counts=Counts(
-            healthy=sum(tone == "good" for tone in tones.values()),
+            healthy=counted["good"],
             attention=len(troubled),
             starting=starting,
             stopped=len(idle),
