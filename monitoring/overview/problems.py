@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Max, Q, QuerySet
+from django.db.models import Case, Max, Q, QuerySet, When
+from django.db.models.lookups import Exact
 
-from mirrors.domain.drills.proof import LastDrills, proven_state
+from mirrors.domain.drills.proof import proven_state
 from mirrors.models import DrillRun, Transition
 from mirrors.models.drills.runs import ENDED_WELL, PROVES
 from monitoring.alerts import links
@@ -61,10 +62,11 @@ class FiringAlert:
 
 def firing_alerts(now: datetime) -> list[FiringAlert]:
     """Firing alerts that are not silenced: by severity, then oldest first."""
-    rows = Alert.objects.filter(state=AlertState.FIRING).select_related("rule", "flow")
+    active = list(Silence.objects.filter(starts_at__lte=now, ends_at__gt=now))
+    # A flow's row says which clusters it has, which only silences of clusters ask for.
+    related = ("rule", "flow") if any(one.cluster_id for one in active) else ("rule",)
+    rows = Alert.objects.filter(state=AlertState.FIRING).select_related(*related)
     firing = list(rows.order_by("fired_at")[:_MOST_ALERTS])
-    silences = Silence.objects.filter(starts_at__lte=now, ends_at__gt=now) if firing else ()
-    active = list(silences)
     unsilenced = [one for one in firing if not is_silenced(one, active)]
     unsilenced.sort(key=lambda one: _SEVERITIES.index(one.severity))
     return [FiringAlert(one) for one in unsilenced]
@@ -152,15 +154,15 @@ def proof_of_standbys(flows: Iterable[FlowSummary], rows: Sequence[Any], now: da
 def _drill_results(flows: Iterable[FlowSummary], now: datetime) -> str:
     """Results of drills over all flows except drafts, as one sentence."""
     ended = DrillRun.objects.filter(ended_at__isnull=False).order_by().values_list("flow")
+    ended_well = Max("ended_at", filter=Q(state__in=ENDED_WELL))
     last = ended.annotate(
         passed_at=Max("ended_at", filter=PROVES),
-        last=Max("ended_at"),
-        ended_well=Q(last=Max("ended_at", filter=Q(state__in=ENDED_WELL))),
+        well=Case(When(Exact(ended_well, Max("ended_at")), then=True), default=False),
     )
     old = timedelta(days=settings.UNDERSTUDY_PROVEN_DAYS)
     proven = {
-        flow: proven_state(LastDrills(passed_at, ended_at, bool(well)), now=now, stale_after=old)[0]
-        for flow, passed_at, ended_at, well in last
+        flow: proven_state(passed_at, failed=not well, now=now, stale_after=old)[0]
+        for flow, passed_at, well in last
     }
     return drill_sentence(
         StandbyProof(flow.name, proven.get(flow.key, "never"))

@@ -147,9 +147,10 @@ class Lab:
         self.on_source.delete_topics([topic])[topic].result(20)
 
     def writer(self, **config: Any) -> Producer:
-        return Producer(
-            {"bootstrap.servers": self.source, "log_level": 0, "linger.ms": 5, **config}
-        )
+        usual = {"bootstrap.servers": self.source, "log_level": 0, "linger.ms": 5}
+        # A batch that is sent again, as the topic was just created, stays before its successors.
+        usual["max.in.flight.requests.per.connection"] = 1
+        return Producer({**usual, **config})
 
     def write(self, topic: str, values: Iterable[Any], partition: int = 0, **config: Any) -> None:
         """Values alone, or whole records as dictionaries of `produce`'s arguments."""

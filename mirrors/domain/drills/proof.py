@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import datetime, timedelta
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from mirrors.domain.formatting import duration, plural
 
@@ -12,7 +12,8 @@ from mirrors.domain.formatting import duration, plural
 ProvenState = Literal["proven", "stale", "failed", "never"]
 
 
-class LastDrills(NamedTuple):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LastDrills:
     """`passed_at` is of the last drill of all groups that passed, the rest of the last that ended.
 
     A drill of some groups proves nothing of the others. One that failed is a failure all the same.
@@ -35,14 +36,15 @@ class DrillProof:
 
 
 def proven_state(
-    last: LastDrills, *, now: datetime, stale_after: timedelta
+    passed_at: datetime | None, *, failed: bool, now: datetime, stale_after: timedelta
 ) -> tuple[ProvenState, timedelta | None]:
     """Return what the last drills prove of the standby, and how long ago the last one passed.
 
-    It makes no sentence, because the overview calls it for every flow.
+    `passed_at` is of the last one of all groups that passed; `failed`: the last one that ended did
+    not pass. It makes no sentence, because the overview calls it for every flow.
     """
-    age = None if last.passed_at is None else max(timedelta(), now - last.passed_at)
-    if last.ended_at is not None and not last.ended_well:
+    age = None if passed_at is None else max(timedelta(), now - passed_at)
+    if failed:
         return "failed", age
     if age is None:
         return "never", None
@@ -51,7 +53,8 @@ def proven_state(
 
 def last_proven(last: LastDrills, *, now: datetime, stale_after: timedelta) -> DrillProof:
     """Return the same with a sentence."""
-    state, age = proven_state(last, now=now, stale_after=stale_after)
+    failed = last.ended_at is not None and not last.ended_well
+    state, age = proven_state(last.passed_at, failed=failed, now=now, stale_after=stale_after)
     if last.ended_at is not None and state == "failed":
         since = "" if age is None else f" The last drill that passed was {_old(age)} ago."
         sentence = f"The last drill, {_old(now - last.ended_at)} ago, failed: {last.reason}{since}"
