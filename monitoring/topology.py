@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import logging
+import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
 from django.core.cache import cache
-from django.db import connection
+from django.db import OperationalError, connection, transaction
 from django.db.models import F, QuerySet
 from django.db.models.functions import Coalesce
 
@@ -20,7 +23,12 @@ from mirrors.views.page import mark_cluster, mark_flow
 from monitoring.domain.topology import reaches
 from monitoring.history import samples
 
+log = logging.getLogger(__name__)
+
 _GROUP_COUNTS, _COUNTED_FOR_S = "topology-groups-by-cluster", 60
+_COUNTING = "topology-groups-are-counted"
+# A page waits this long for the counts, and is shown without them.
+_PAGE_WAITS_MS = 300
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +61,7 @@ class FlowEdge:
 
 @dataclasses.dataclass(frozen=True)
 class ClusterContent:
-    """Number of topics and consumer groups; None if no flow has seen any."""
+    """Number of topics and consumer groups; None if no flow has seen any, or if unknown."""
 
     topics: int | None = None
     groups: int | None = None
@@ -62,9 +70,48 @@ class ClusterContent:
 def group_counts() -> dict[int, int]:
     """Consumer groups by cluster: on a source all that its flows saw, else those with an offset.
 
-    Counting reads all groups, so the counts are at most a minute old.
+    Counting reads all groups, so the counts are at most a minute old. While it takes long, they
+    are unknown: empty, and the next pages have them.
     """
-    return cache.get_or_set(_GROUP_COUNTS, _count_groups, _COUNTED_FOR_S) or {}
+    known: dict[int, int] | None = cache.get(_GROUP_COUNTS)
+    if known is not None:
+        return known
+    try:
+        with _at_most(_PAGE_WAITS_MS):
+            return _counted_now()
+    except OperationalError:
+        if cache.add(_COUNTING, True, _COUNTED_FOR_S):
+            threading.Thread(target=_count_for_later, name="count-groups", daemon=True).start()
+        return {}
+
+
+@contextlib.contextmanager
+def _at_most(milliseconds: int) -> Iterator[None]:
+    """Limit each statement, where one can be; OperationalError after that."""
+    if connection.vendor != "postgresql":
+        yield
+        return
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL statement_timeout = {milliseconds:d}")
+        yield
+        cursor.execute("SET LOCAL statement_timeout TO DEFAULT")
+
+
+def _counted_now() -> dict[int, int]:
+    found = _count_groups()
+    cache.set(_GROUP_COUNTS, found, _COUNTED_FOR_S)
+    return found
+
+
+def _count_for_later() -> None:
+    try:
+        with _at_most(_COUNTED_FOR_S * 1000):
+            _counted_now()
+    except OperationalError as error:
+        log.warning("The groups of clusters were not counted: %s", error)
+    finally:
+        cache.delete(_COUNTING)
+        connection.close()
 
 
 def _count_groups() -> dict[int, int]:

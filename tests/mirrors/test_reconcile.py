@@ -35,8 +35,9 @@ def die(*args: Any, **kwargs: Any) -> Any:
 
 def test_a_created_flow_runs_in_a_runner_that_was_started_for_it(flow: Flow, root: Path) -> None:
     running = reconcile_until(flow, is_in("running"))
+    # Its report may be read after that of the flow.
+    reconcile_until(flow, lambda now: now.runner.state == "ready")
     runner = Runner.objects.get(pk=running.runner_id)
-    assert runner.state == "ready"
     assert launcher.is_alive(runner.pid or 0, runner.start_tick or 0)
     [job] = Job.objects.filter(flow=flow)
     assert (job.state, job.attempt, job.ended_at) == ("running", 1, None)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import threading
 
 import pytest
 from django.core.cache import cache
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
@@ -85,6 +86,31 @@ def test_nodes_carry_brokers_topics_and_groups_as_the_flows_see_them(
         "primary": "primary unknown · 3 brokers 2 topics · 2 groups",
         "backup": "backup unreachable 1 topic · 1 group",
     }
+
+
+def test_while_counting_groups_takes_long_they_are_unknown_and_later_pages_have_them(
+    viewer: Client, flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.clear()
+    counted, told = threading.Event(), [OperationalError("canceling statement due to timeout")]
+
+    def count() -> dict[int, int]:
+        if told:
+            raise told.pop()
+        counted.wait(10)
+        return {flow.source_id: 4_321}
+
+    monkeypatch.setattr("monitoring.topology._count_groups", count)
+    text = _page(viewer)
+    assert "2 topics" in text
+    assert "group" not in re.sub(
+        r"<[^>]+>", "", text.split('data-node="primary"')[1].split("</a>")[0]
+    )
+    counted.set()
+    for thread in threading.enumerate():
+        if thread.name == "count-groups":
+            thread.join(10)
+    assert "4,321 groups" in _page(viewer)
 
 
 def test_a_narrow_screen_has_a_list_by_source_with_the_colors_of_the_picture(
