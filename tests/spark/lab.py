@@ -227,7 +227,7 @@ class Flow:
             if status is not None and status.job == self.job.job and look(status):
                 return status
             assert time.monotonic() < until, f"not in {seconds} s: {_brief(status)}"
-            time.sleep(0.02)
+            time.sleep(0.05)
 
     def wait_state(self, state: str, *, seconds: float = 60.0) -> JobStatus:
         return self.wait(lambda s: s.state == state, seconds=seconds)
