@@ -218,6 +218,29 @@ def test_a_group_that_nobody_read_before_the_source_was_lost_is_named_and_stops_
     assert remaining_blockers("failover", {"blockers": [dataclasses.asdict(finding)]})
 
 
+def test_a_partition_that_nobody_read_before_the_source_was_lost_is_named() -> None:
+    known = make_group_partition()
+    unread = make_group_partition(
+        partition=1, source_offset=None, translation=None, trouble="Broker 2 did not respond."
+    )
+    groups = (GroupSnapshot(group="billing", group_partitions=(known, unread)),)
+    rows = (partition(), partition(partition=1))
+    dead = plan_failover(
+        picture(groups=groups, partitions=rows, source_trouble="No broker can be reached.")
+    )
+    assert [row.downstream_offset for row in dead.places] == [55, None]
+    assert (dead.re_reads, dead.re_reads_unknown) == (None, 1)
+    (finding,) = [one for one in dead.blockers if one.where == "billing in orders-1"]
+    assert finding.code == "never_read"
+    assert "the offset of billing in orders-1 is unknown: Broker 2 did not respond. A failover" in (
+        finding.sentence
+    )
+    assert remaining_blockers("failover", {"blockers": [dataclasses.asdict(finding)]}) == ()
+    # With the source there, somebody decides.
+    (finding,) = plan_failover(picture(groups=groups, partitions=rows)).blockers
+    assert finding.code == "no_map"
+
+
 @pytest.mark.parametrize(
     ("not_running", "position", "expected"),
     [("stopped", 90, {"not_running"}), ("stopped", 100, set()), ("", 90, set())],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from django.db import connection
@@ -226,6 +228,52 @@ def test_a_new_group_whose_offsets_cannot_be_read_is_not_called_empty(
         "app": wanted,
         "new": "found on the source; the next run reads its offsets",
     }
+
+
+def test_a_partition_that_nobody_read_is_told_from_one_whose_offset_was_deleted() -> None:
+    flow = world.flow()
+    look(flow, "app")
+    facts = {"group": "app", "topic": "t", "remote_topic": "a.t"}
+    rows = (
+        GroupPartition(**facts, partition=0, source_offset=7),
+        GroupPartition(**facts, partition=1, trouble="Broker 2 did not respond."),
+        GroupPartition(**facts, partition=2, target_offset=5),
+        GroupPartition(**facts, partition=3, target_trouble="West did not respond."),
+    )
+    found = surveys.Survey(groups=("app",), group_partitions=rows, states={})
+    store_survey(flow=flow, spec=flow.spec, survey=found, now=NOW)
+    stored = flow.groups.filter(topic="t").values_list("partition", "source_offset")
+    unread = flow.groups.filter(source_unread=True).values_list("partition", flat=True)
+    assert (sorted(stored), list(unread)) == ([(0, 7), (1, None), (2, None), (3, None)], [1])
+    lost = source_groups.groups_from_rows(flow=flow, names=(), remote={"t": "a.t"})
+    (group,) = lost.groups
+    assert group.seen_at == milliseconds(NOW)
+    assert [(row.partition, row.trouble) for row in group.group_partitions] == [
+        (0, ""),
+        (1, "Broker 2 did not respond."),
+    ]
+    # An earlier offset is known: it counts, with its age.
+    later = tuple(dataclasses.replace(row, source_offset=None, trouble="Late.") for row in rows[:1])
+    found = dataclasses.replace(found, group_partitions=later)
+    store_survey(flow=flow, spec=flow.spec, survey=found, now=NOW + timedelta(seconds=60))
+    row = flow.groups.get(topic="t")
+    assert (row.source_offset, row.source_unread, row.as_of) == (7, False, NOW)
+
+
+def test_a_target_that_does_not_respond_leaves_no_offset_of_the_source_unread() -> None:
+    admin = SimpleNamespace(
+        snapshot=lambda *_, **__: SimpleNamespace(topics={}, failed={"a.t": "West is slow."}),
+        list_offsets=lambda *_, **__: Partial(),
+    )
+    facts = {"group": "app", "topic": "t", "partition": 0, "remote_topic": "a.t"}
+    rows = [GroupPartition(**facts), GroupPartition(**facts, source_offset=7)]
+    deleted, known = surveys._with_ends(admin, rows, Budget(5.0))
+    assert (deleted.is_unread, deleted.trouble, deleted.target_trouble) == (
+        False,
+        "",
+        "West is slow.",
+    )
+    assert (known.trouble, known.target_trouble) == ("West is slow.", "")
 
 
 def test_an_offset_that_cannot_be_read_any_more_keeps_its_last_value_and_age(

@@ -24,7 +24,9 @@ class GroupOffset(Owned):
     the offset that the flow committed on the target, null when it never did. `source_lag` and
     `re_reads` are null while unknown. With routes, a group-partition has a row for each target
     topic. `source_state` is the group's state in the last listing.
-    `offset_since`: from when on each survey found this offset on the source.
+    `offset_since`: from when on each survey found this offset on the source. `source_unread`: the
+    source did not tell the offset, and no earlier one is known. Otherwise a null `source_offset`
+    means that the group has none.
     """
 
     flow = models.ForeignKey(Flow, on_delete=models.CASCADE, related_name="groups")
@@ -46,6 +48,7 @@ class GroupOffset(Owned):
     re_reads = models.BigIntegerField(null=True)
     source_state = models.CharField(max_length=32, blank=True)
     offset_since = models.DateTimeField(null=True)
+    source_unread = models.BooleanField(default=False, db_default=False)
     as_of = models.DateTimeField()
 
     class Meta:

@@ -6,6 +6,8 @@ import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Mapping
 
+from django.db.models import Q
+
 from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.domain.failover.plan_types import GroupSnapshot
 from mirrors.domain.filters.groups import GroupSelection
@@ -77,9 +79,13 @@ def groups_on_source(
 def groups_from_rows(
     *, flow: Flow, names: Iterable[str], remote: Mapping[str, str]
 ) -> SourceGroups:
-    """As the sync tasks last saw them; the age of a group is its oldest figure's."""
+    """As the sync tasks last saw them; the age of a group is its oldest figure's.
+
+    A group-partition whose offset was never read has no offset, and its `trouble` says why.
+    """
     asked = sorted(set(names))
-    rows = GroupOffset.objects.filter(flow=flow, route="", source_offset__isnull=False)
+    rows = GroupOffset.objects.filter(flow=flow, route="")
+    rows = rows.filter(Q(source_offset__isnull=False) | Q(source_unread=True))
     by_group: dict[str, list[GroupOffset]] = {}
     for row in rows.filter(group__in=asked) if asked else rows:
         if row.topic in remote:
@@ -95,15 +101,17 @@ def groups_from_rows(
                 partition=row.partition,
                 remote_topic=remote[row.topic],
                 source_offset=row.source_offset,
+                trouble=(row.reason or NOT_SEEN) if row.source_offset is None else "",
             )
             for row in seen
         )
+        ages = [row.as_of for row in seen if row.source_offset is not None]
         pictures.append(
             GroupSnapshot(
                 group=group,
                 group_partitions=group_partitions,
                 trouble="" if seen else never_read.get(group, NOT_SEEN),
-                seen_at=milliseconds(min(row.as_of for row in seen)) if seen else None,
+                seen_at=milliseconds(min(ages)) if ages else None,
             )
         )
     return SourceGroups(groups=tuple(pictures))

@@ -45,6 +45,7 @@ _FIELDS = (
     "source_lag",
     "re_reads",
     "offset_since",
+    "source_unread",
 )
 
 
@@ -179,6 +180,7 @@ def store_offset_updates(
         if group_partition.source_offset is not None
         or group_partition.target_offset is not None
         or group_partition.trouble
+        or group_partition.target_trouble
     ]
     chosen = set(groups)
     rows += [
@@ -256,7 +258,7 @@ def _keep_offset(row: GroupOffset, known: Mapping[Key, _Stored]) -> bool:
     if before.as_of is None or figures["source_offset"] is None:
         return False
     row.source_offset, row.offset_since = figures["source_offset"], figures["offset_since"]
-    row.as_of = before.as_of
+    row.as_of, row.source_unread = before.as_of, False
     return True
 
 
@@ -297,6 +299,7 @@ def _row(
         wrote=wrote,
         source_lag=source_lag_of(group_partition),
         re_reads=resume.re_reads,
+        source_unread=group_partition.is_unread,
         as_of=now,
     )
 

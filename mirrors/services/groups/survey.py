@@ -366,7 +366,12 @@ def _with_ends(
         trouble = state.failed.get(where[0], "")
         if where in ends.failed:
             trouble = ends.failed[where].message
-        if trouble and not group_partition.left_out:
+        if group_partition.left_out:
+            trouble = ""
+        if trouble and group_partition.has_no_offset:
+            # The source responded: its offset is not unread.
+            group_partition = dataclasses.replace(group_partition, target_trouble=trouble)
+        elif trouble:
             group_partition = dataclasses.replace(
                 group_partition, trouble=group_partition.trouble or trouble
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 
 from mirrors.domain.account.partition import Certainty as OwedCertainty
@@ -32,6 +33,7 @@ from mirrors.domain.failover.plan_types import (
 from mirrors.domain.formatting import duration, plural
 from mirrors.domain.groups.checkpoints import IDLE
 from mirrors.domain.groups.reasons import name_of
+from mirrors.domain.groups.resume import GroupPartition
 
 # Names listed in one sentence.
 NAMED = 5
@@ -75,8 +77,10 @@ def find_blockers(
             yield from partition_blockers(picture, part, reported)
     for group in picture.groups:
         yield from _group_blockers(picture, group, oldest_ms)
+    unread = _unread_without_source(picture)
+    yield from map(functools.partial(_never_read, picture), unread.values())
     for group_partition in group_partitions:
-        if group_partition.downstream_offset is None:
+        if group_partition.downstream_offset is None and group_partition.key not in unread:
             where = name_of(*group_partition.key)
             text = (
                 f"{where} has no resume offset: {ended(group_partition.reason)} To switch the "
@@ -84,6 +88,30 @@ def find_blockers(
                 "never at the latest."
             )
             yield Finding(code="no_map", where=where, sentence=text, page="groups")
+
+
+def _unread_without_source(
+    picture: FailoverSnapshot,
+) -> dict[tuple[str, str, int, str], GroupPartition]:
+    """Return group-partitions whose offset was never read, if the source is lost."""
+    if not picture.source_trouble:
+        return {}
+    return {
+        row.key: row
+        for group in picture.groups
+        for row in group.group_partitions
+        if row.is_unread and not row.left_out
+    }
+
+
+def _never_read(picture: FailoverSnapshot, row: GroupPartition) -> Finding:
+    where = name_of(*row.key)
+    text = (
+        f"{picture.source} is unreachable, and the offset of {where} is unknown: "
+        f"{ended(row.trouble)} A failover sets no offset there. The group's members start at the "
+        f"offset that it has on {picture.target}, or where auto.offset.reset says."
+    )
+    return Finding(code=NEVER_READ, where=where, sentence=text, page="groups")
 
 
 def _amount_owed(parts: Sequence[PartitionAccount]) -> str:
