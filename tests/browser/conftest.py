@@ -21,7 +21,11 @@ from tests.failback_rows import fenced, going_back
 from tests.pages import world
 from tests.pages.full import lately
 
-CHROMIUM = os.environ.get("UNDERSTUDY_CHROMIUM", "/usr/bin/chromium")
+# Chromium without windows, tabs and their own pages: a quarter less processor time.
+HEADLESS_SHELL = "/usr/lib/chromium/chromium-headless-shell"
+CHROMIUM = os.environ.get("UNDERSTUDY_CHROMIUM") or (
+    HEADLESS_SHELL if Path(HEADLESS_SHELL).exists() else "/usr/bin/chromium"
+)
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
