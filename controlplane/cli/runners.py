@@ -122,4 +122,6 @@ def balance(
 
 def _bytes(row: dict[str, Any]) -> str:
     """A lower bound while the rate of a flow is unknown."""
+    if row["bytes_per_second"] is None:
+        return "unknown"
     return f"{'at least ' if row['unknown'] else ''}{row['bytes_per_second']:.0f}"

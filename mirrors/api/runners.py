@@ -186,7 +186,9 @@ class PoolMemberSerializer(StrictSerializer):
     bytes_per_second = serializers.FloatField(
         source="load.bytes_per_second",
         read_only=True,
-        help_text="Of the flows whose rate is known: a lower bound while `unknown` names others.",
+        allow_null=True,
+        help_text="Of the flows whose rate is known: a lower bound while `unknown` names others; "
+        "null while that would be 0.",
     )
     unknown = serializers.ListField(
         source="load.unknown", child=serializers.CharField(), read_only=True

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from mirrors.domain.account.totals import Total
 from mirrors.domain.formatting import OLD_AFTER
+from monitoring.domain.epoch_time import milliseconds
 
 # How much older than the report the end offsets of the source may be.
 ENDS_OLD_AFTER = timedelta(seconds=30)
@@ -62,8 +63,10 @@ class Sample:
     """A flow at one time. An unknown figure is None, never 0."""
 
     at: datetime
-    # The known sum: a lower bound unless `unknown_partitions` is 0; None if nothing is known.
+    # The known sum: a lower bound unless `unknown_partitions` is 0; None if nothing is known, or if
+    # a part of the source was seen too long ago.
     offset_lag: int | None
+    # The same makes it a lower bound; a lower bound of 0 is None.
     time_lag_ms: int | None
     records_per_second: float | None = None
     bytes_per_second: float | None = None
@@ -105,10 +108,11 @@ def measure(figures: Figures, before: JobCounters | None, now: datetime) -> Samp
         return None
     records, size = rates(before, figures.counted)
     owed = figures.account
+    offset_lag, time_lag_ms = (None, None) if owed is None else _lags(owed, now)
     return Sample(
         at=FINE.slot(now),
-        offset_lag=None if owed is None or owed.certainty == "unknown" else owed.records,
-        time_lag_ms=None if owed is None else owed.time_lag_ms,
+        offset_lag=offset_lag,
+        time_lag_ms=time_lag_ms,
         unknown_partitions=0 if owed is None else owed.unknown,
         records_per_second=records,
         bytes_per_second=size,
@@ -116,6 +120,14 @@ def measure(figures: Figures, before: JobCounters | None, now: datetime) -> Samp
         latency_ms=figures.latency_ms,
         heartbeat_age_ms=_age_ms(figures.heartbeat_at, now),
     )
+
+
+def _lags(owed: Total, now: datetime) -> tuple[int | None, int | None]:
+    """`offset_lag` and `time_lag_ms` of a sample at `now`."""
+    if owed.holds_at(milliseconds(now)):
+        return owed.records, owed.time_lag_ms
+    is_known = owed.unknown and owed.certainty != "unknown"
+    return owed.records if is_known else None, owed.time_lag_ms or None
 
 
 def rates(

@@ -57,9 +57,12 @@ class RpoChart:
     minutes: list[dict[str, Any]]
 
     @property
-    def legend(self) -> list[tuple[Any, Line]]:
-        """Worst first."""
-        return self.series[::-1]
+    def legend(self) -> list[tuple[Any, Line, int]]:
+        """Worst first, each with its number of minutes without a value."""
+        return [
+            (flow, line, _without_value(flow, line.values, self.start))
+            for flow, line in self.series[::-1]
+        ]
 
 
 def set_trends(rows: Sequence[Any], now: datetime) -> None:
@@ -75,8 +78,7 @@ def set_trends(rows: Sequence[Any], now: datetime) -> None:
         flow.rpo_seconds = objective.rpo_seconds if objective else None
         values = flow.trend_values = trends.get(flow.pk, [])
         flow.trend = sparkline(values, (flow.rpo_seconds or BEHIND_AFTER_MS / 1000) * 1000)
-        highest = max((v for v in values if v is not None), default=0)
-        flow.trend_text = f"at most {duration(highest)}"
+        flow.trend_text = _trend_text(flow, values, MINUTE.slot(now - _SPAN))
 
 
 def rpo_chart(rows: Sequence[Any], changed: Iterable[Transition], now: datetime) -> RpoChart | None:
@@ -114,6 +116,23 @@ def rpo_chart(rows: Sequence[Any], changed: Iterable[Transition], now: datetime)
             for at, found in enumerate(zip(*(line.values for line in drawn.lines), strict=True))
         ],
     )
+
+
+def _trend_text(flow: Any, values: Sequence[float | None], start: datetime) -> str:
+    highest = max((v for v in values if v is not None), default=None)
+    if highest is None:
+        return "unknown"
+    missing = _without_value(flow, values, start)
+    rest = f", unknown for {duration(missing * MINUTE.seconds * 1000)}" if missing else ""
+    return f"at most {duration(highest)}{rest}"
+
+
+def _without_value(flow: Any, values: Sequence[float | None], start: datetime) -> int:
+    """Minutes without a value, while the flow existed; the last minute has not ended."""
+    first = 0
+    if flow is not None:
+        first = max(0, (MINUTE.slot(flow.created_at) - start) // MINUTE.step)
+    return sum(value is None for value in values[first:-1])
 
 
 def _first_known(trends: Iterable[Sequence[float | None]]) -> int:

@@ -301,6 +301,8 @@ def test_pools_are_listed_and_balanced(run: Run, flow: Flow) -> None:
     out = run("runners", "pools")[1]
     assert "east" in out
     assert "alone" in out
+    # Its flow has not reported, so the rate is unknown.
+    assert "unknown" in out
     code, _, err = run("runners", "balance", "east", role=Role.ADMIN)
     assert code == 2
     assert "It has one runner" in " ".join(err.split())

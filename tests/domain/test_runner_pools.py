@@ -181,6 +181,14 @@ def test_an_unknown_rate_is_not_zero() -> None:
     assert pools.choose([runner("a"), runner("b")], flows, "b") == "a"
 
 
+def test_a_runner_without_a_known_rate_has_no_sum() -> None:
+    flows = [flow(1, "a", None), flow(2, "a", None), flow(3, "b", None), flow(4, "b", MB)]
+    flows += [flow(5, "c", None), flow(6, "c", 0.0)]
+    loads = pools.loads_of([runner(name) for name in "abcd"], flows)
+    # A lower bound of 0 is no statement either.
+    assert [load.bytes_per_second for load in loads] == [None, MB, None, 0.0]
+
+
 def test_idle_flows_are_distributed_by_their_partitions() -> None:
     flows = [flow(1, "a", 50 * MB, partitions=10), flow(2, "b", 50 * MB, partitions=1000)]
     loads = pools.loads_of([runner("a"), runner("b")], flows)

@@ -168,7 +168,7 @@ def test_what_a_person_does_meanwhile_ends_the_move(pool: Flow) -> None:
     assert (move.succeeded, move.outcome) == (False, "It is paused, so it stays on default.")
 
 
-def test_pinned_paused_and_unknown_flows_do_not_move(pool: Flow) -> None:
+def test_pinned_paused_and_unknown_flows_do_not_move(pool: Flow, admin_client: Client) -> None:
     for flow in Flow.objects.all():
         flow_settings.update_flow(flow=flow, properties={"runner.pinned": "true"}, who=WHO)
     assert (show().verdict.state, show().verdict.plan) == ("indivisible", ())
@@ -177,6 +177,13 @@ def test_pinned_paused_and_unknown_flows_do_not_move(pool: Flow) -> None:
     verdict = show().verdict
     assert verdict.state == "unknown"
     assert f"default is not compared: the rate of {pool.name} is unknown." in verdict.reason
+    FlowTopic.objects.update(bytes_per_second=None)
+    (found,) = admin_client.get("/api/v1/runner-pools/").json()
+    rates = [(one["bytes_per_second"], len(one["unknown"])) for one in found["runners"]]
+    assert rates == [(None, 3), (0, 0)]
+    page = admin_client.get("/runners/").content.decode()
+    sentence = f"the rate of {pool.name}".replace("->", "→")
+    assert f"default is not compared: {sentence}" in page
 
 
 def test_a_new_flow_is_placed_on_the_runner_with_the_least_load(pool: Flow) -> None:

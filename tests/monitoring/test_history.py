@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mirrors.domain.account.totals import total
+from monitoring.domain.epoch_time import milliseconds
 from monitoring.domain.history import (
     FINE,
     MINUTE,
@@ -44,11 +47,13 @@ def counted(seconds: int, records: int, job: int = 1) -> JobCounters:
     )
 
 
-def figures(age_s: float = 1, lag: int | None = 5, time_lag: int | None = 700) -> Figures:
+def figures(
+    age_s: float = 1, lag: int | None = 5, time_lag: int | None = 700, source_age_ms: int = 0
+) -> Figures:
     return Figures(
         as_of=NOW - timedelta(seconds=age_s),
         counted=None,
-        account=owing(lag, lag_ms=time_lag),
+        account=owing(lag, lag_ms=time_lag, seen=milliseconds(NOW) - source_age_ms),
         out_of_sync=1,
     )
 
@@ -78,6 +83,21 @@ def test_nothing_left_to_copy_is_no_time_behind_and_unknown_stays_unknown() -> N
     assert done.time_lag_ms == 0
     assert unknown is not None
     assert unknown.offset_lag is None
+
+
+def test_a_silent_source_makes_no_sample_of_zero() -> None:
+    """A part of the source is silent: what was in step when last seen is not in step now."""
+    in_step = measure(figures(lag=0, time_lag=0, source_age_ms=40_000), None, NOW)
+    assert in_step is not None
+    assert (in_step.offset_lag, in_step.time_lag_ms) == (None, None)
+    behind = measure(figures(lag=5, time_lag=700, source_age_ms=40_000), None, NOW)
+    assert behind is not None
+    # The age is a lower bound; the sum cannot say that it is one.
+    assert (behind.offset_lag, behind.time_lag_ms) == (None, 700)
+    # Its topics were never listed.
+    never = measure(dataclasses.replace(figures(), account=total([])), None, NOW)
+    assert never is not None
+    assert (never.offset_lag, never.time_lag_ms) == (None, None)
 
 
 def test_a_rate_is_told_within_one_job_only() -> None:

@@ -148,6 +148,26 @@ def test_the_chart_has_a_line_for_each_running_flow_in_its_own_color(
     assert datetime.fromisoformat(rows[0]["at"]) == since
 
 
+def test_a_peak_over_minutes_without_a_value_is_unknown_or_a_lower_bound(
+    signed_in: As, flow: Flow, minute: datetime
+) -> None:
+    other = world.flow(flow.target, flow.source)
+    Flow.objects.update(created_at=minute - timedelta(days=1))
+    young = world.flow(world.cluster("north"), flow.source)
+    for of, lag in ((flow, 0), (other, 7_000), (young, 0)):
+        at = minute - timedelta(minutes=20)
+        LagSample.objects.create(
+            flow=of, resolution=60, at=at, out_of_sync=0, time_lag_ms=lag
+        )  # fmt: skip
+    legend = overview(signed_in("viewer")).split('<ul class="legend"')[1].split("</ul>")[0]
+    peaks = [
+        re.sub(r"<[^>]*>", "", found).strip()
+        for found in re.findall(r"<span>peak (.*?)</span></li>", legend)
+    ]
+    assert peaks == ["≥ 7 s", "unknown", "0 s"]
+    assert "No value is known for 19 min" in legend
+
+
 def test_the_chart_of_a_young_history_has_ten_minutes(
     signed_in: As, flow: Flow, minute: datetime
 ) -> None:

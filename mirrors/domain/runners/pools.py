@@ -80,7 +80,8 @@ class PoolRunner:
 class Load:
     """What one runner copies.
 
-    - `bytes_per_second`: of the flows whose rate is known. `unknown`: names of the other ones.
+    - `bytes_per_second`: of the flows whose rate is known; None if they copy nothing and the rate
+      of others is unknown. `unknown`: names of the other ones.
     - `weight`: None if a rate is unknown. `ratio`: weight relative to an even share; None if the
       runner is not compared.
     """
@@ -88,7 +89,7 @@ class Load:
     runner: str
     flows: int
     partitions: int
-    bytes_per_second: float
+    bytes_per_second: float | None
     unknown: tuple[str, ...]
     weight: float | None
     ratio: float | None
@@ -143,13 +144,19 @@ def loads_of(runners: Sequence[PoolRunner], flows: Sequence[PoolFlow]) -> tuple[
             runner=name,
             flows=len(hosted[name]),
             partitions=sum(flow.partitions for flow in hosted[name]),
-            bytes_per_second=sum((flow.bytes_per_second or 0.0 for flow in hosted[name]), 0.0),
+            bytes_per_second=_known_rate(hosted[name]),
             unknown=unknown[name],
             weight=sums.get(name),
             ratio=sums[name] / even if name in sums and even > 0 else None,
         )
         for name in sorted(hosted)
     )
+
+
+def _known_rate(flows: Sequence[PoolFlow]) -> float | None:
+    """The sum of the known rates; None if a rate is unknown and the sum is 0."""
+    found = sum((flow.bytes_per_second or 0.0 for flow in flows), 0.0)
+    return found if found or all(flow.bytes_per_second is not None for flow in flows) else None
 
 
 def _weights(flows: Iterable[PoolFlow]) -> dict[int, float]:
@@ -274,7 +281,7 @@ def _judge(
     if len(compared) < 2:
         reason = "Fewer than two of its runners can be compared."
         return "unknown", f"{reason} {left_out}".strip()
-    total = sum(load.bytes_per_second for load in compared)
+    total = sum(load.bytes_per_second or 0.0 for load in compared)
     if total < LEAST_BYTES:
         reason = f"Its flows copy {size(total)} per second, so their distribution does not matter."
         return "idle", f"{reason} {left_out}".strip()
@@ -314,7 +321,7 @@ def _why_none(busiest: Load, runners: Sequence[PoolRunner], flows: Sequence[Pool
     if not movable:
         return f"None of its flows may move. {here[0].stays if here else ''}".strip()
     largest = max(here, key=lambda flow: (flow.bytes_per_second or 0.0, flow.name))
-    part = (largest.bytes_per_second or 0.0) / max(1.0, busiest.bytes_per_second)
+    part = (largest.bytes_per_second or 0.0) / max(1.0, busiest.bytes_per_second or 0.0)
     return (
         "No move would take a fifth of its load and fit into the slots of another runner: "
         f"{largest.name} has {part:.0%} of its bytes, and a flow is not divided over runners."
