@@ -9,10 +9,9 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from mirrors.api.base import StrictModelSerializer, StrictSerializer
-from mirrors.domain.account.partition import Certainty, Owed, State
-from mirrors.domain.account.totals import Total, total
+from mirrors.domain.account.partition import Certainty, State
+from mirrors.domain.account.totals import Total
 from mirrors.models import Flow, FlowPartition, FlowTopic
-from mirrors.models.flows import epoch_ms
 from mirrors.services.clock import milliseconds, moment
 
 STATES = [(state, state) for state in get_args(State)]
@@ -21,6 +20,8 @@ _CERTAINTY = (
     "counted: exactly this number. at_most: an upper bound, by offsets. at_least: a lower bound, "
     "since a part is unknown or the observation is old. unknown: the amount is unknown."
 )
+_CERTAINTY_OF = {"offset_lag": "certainty", "time_lag_ms": "time_lag_certainty"}
+_LOWER_BOUNDS: tuple[Certainty, ...] = ("at_least", "unknown")
 
 
 class OwedSerializer(StrictSerializer):
@@ -74,7 +75,19 @@ class FlowOwedSerializer(OwedSerializer):
     )
 
 
-class AccountOfFlow(serializers.Serializer[Any]):
+class ExactLags(serializers.Serializer[Any]):
+    """`offset_lag` and `time_lag_ms` have no certainty: null where `owed` is a lower bound."""
+
+    def to_representation(self, instance: Any) -> Any:
+        found = super().to_representation(instance)
+        owed = found["owed"]
+        for name, certainty in _CERTAINTY_OF.items():
+            if name in found and (owed is None or owed[certainty] in _LOWER_BOUNDS):
+                found[name] = None
+        return found
+
+
+class AccountOfFlow(ExactLags):
     """Adds `owed` to a serializer of flows."""
 
     owed = serializers.SerializerMethodField()
@@ -95,7 +108,7 @@ class AccountOfFlow(serializers.Serializer[Any]):
         }
 
 
-class AccountOfTopic(StrictModelSerializer):
+class AccountOfTopic(ExactLags, StrictModelSerializer):
     """Adds `owed` to a serializer of topics."""
 
     owed = serializers.SerializerMethodField()
@@ -105,29 +118,14 @@ class AccountOfTopic(StrictModelSerializer):
         return _owed(row.total)
 
 
-class AccountOfPartition(StrictModelSerializer):
+class AccountOfPartition(ExactLags, StrictModelSerializer):
     """Adds `owed` to a serializer of partitions."""
 
     owed = serializers.SerializerMethodField()
 
     @extend_schema_field(OwedSerializer)
     def get_owed(self, row: FlowPartition) -> Any:
-        seen = epoch_ms(row.as_of) or None
-        found = total(
-            [
-                Owed(
-                    topic=row.topic,
-                    partition=row.partition,
-                    state=row.account_state,  # type: ignore[arg-type]
-                    records=row.offset_lag,
-                    certainty=row.certainty,  # type: ignore[arg-type]
-                    observed_at=seen,
-                    time_lag_ms=row.time_lag_ms,
-                    least=row.least,
-                )
-            ]
-        )
-        return _owed(found)
+        return _owed(row.total)
 
 
 def _owed(total: Total) -> dict[str, Any]:

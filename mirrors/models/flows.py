@@ -16,7 +16,8 @@ from django.utils import timezone
 from mirrors.domain.access.grants import Reach, Subject
 from mirrors.domain.access.rights import Right
 from mirrors.domain.account.counted_range import CountedRange
-from mirrors.domain.account.totals import Total
+from mirrors.domain.account.partition import Owed
+from mirrors.domain.account.totals import Total, total
 from mirrors.domain.flows import speed_limits
 from mirrors.domain.flows.slice_packing import PackingVerdict
 from mirrors.domain.flows.speed_limits import FlowSpeed
@@ -394,6 +395,24 @@ class FlowPartition(Owned):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+    @property
+    def total(self) -> Total:
+        """What it owes, as a sum of one part."""
+        return total(
+            [
+                Owed(
+                    topic=self.topic,
+                    partition=self.partition,
+                    state=self.account_state,  # type: ignore[arg-type]
+                    records=self.offset_lag,
+                    certainty=self.certainty,  # type: ignore[arg-type]
+                    observed_at=epoch_ms(self.as_of) or None,
+                    time_lag_ms=self.time_lag_ms,
+                    least=self.least,
+                )
+            ]
+        )
 
     @property
     def counted_range(self) -> CountedRange | None:

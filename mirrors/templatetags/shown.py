@@ -151,6 +151,15 @@ def lasting(milliseconds: Any, why: str = "not known", unknown: Any = 0) -> Safe
 
 
 @register.simple_tag
+def time_lag(total: Any, why: str = "not known") -> SafeString:
+    """The age of the oldest record owed, as it can be stated now."""
+    if not isinstance(total, Total):
+        return lasting(None, why)
+    stated = total.as_of(milliseconds(timezone.now()))
+    return lasting(stated.time_lag_ms, why, stated.unknown_lags)
+
+
+@register.simple_tag
 def ago(moment: datetime | None, never: str = "never") -> SafeString:
     """How long ago, with the exact UTC time in its title."""
     if moment is None:

@@ -197,9 +197,9 @@ def scraped_parts(
         row["topic"]: row["owed"]["unknown_partitions"] for row in copied
     }
     assert found["understudy_partition_offset_lag_records"] == {
-        f"{row['topic']}-{row['partition']}": row["offset_lag"]
+        f"{row['topic']}-{row['partition']}": row["owed"]["offsets"]
         for row in partitions
-        if row["offset_lag"] is not None
+        if not row["owed"]["unknown_partitions"]
     }
 
 
@@ -210,6 +210,11 @@ def check(row: dict[str, Any]) -> None:
     if said["unknown_partitions"]:
         assert said["certainty"] in ("at_least", "unknown")
         assert row["offset_lag"] is None
+    # Without a certainty beside it, a figure is no lower bound.
+    if said["certainty"] in ("at_least", "unknown"):
+        assert row["offset_lag"] is None
+    if said["time_lag_certainty"] in ("at_least", "unknown"):
+        assert row["time_lag_ms"] is None
     if said["certainty"] == "counted":
         assert said["records"] == 0
     if said["records"] is not None:
@@ -231,4 +236,42 @@ def scraped(viewer: APIClient, whole: dict[str, Any]) -> None:
     else:
         sample = found["understudy_flow_owed_records"]
         assert (sample.value, sample.labels["certainty"]) == (said["records"], said["certainty"])
-    assert ("understudy_flow_offset_lag_records" in found) == (whole["offset_lag"] is not None)
+    # At the last read of the source, whose age is a metric of its own.
+    assert ("understudy_flow_offset_lag_records" in found) == (not unknown)
+
+
+def test_the_last_figures_of_a_silent_source_are_no_exact_ones(
+    viewer: APIClient, people: dict[Role, User]
+) -> None:
+    """Without a certainty they are null; pages show the lower bound."""
+    flow = world.flow(world.cluster("east"), world.cluster("west"))
+    world.topic(flow, "orders", offset_lag=7, time_lag_ms=5_000)
+    world.partition(flow, offset_lag=7, time_lag_ms=5_000)
+    path, browser = f"/api/v1/flows/{flow.pk}/", signed_in(people)
+    lists = ("/api/v1/flows/", f"{path}topics/", f"{path}partitions/")
+    details = (path, f"{path}topics/orders/")
+    pages = (f"/flows/{flow.pk}/", f"/flows/{flow.pk}/topics/", f"/flows/{flow.pk}/topics/orders/")
+
+    def figures() -> set[tuple[int | None, int | None]]:
+        rows = [viewer.get(each).json()["results"][0] for each in lists]
+        rows += [viewer.get(each).json() for each in details]
+        rows += viewer.get("/api/v1/topology/").json()["flows"]
+        return {(row["offset_lag"], row["time_lag_ms"]) for row in rows}
+
+    # Fresh, however slow the machine is.
+    world.silence(flow, seconds=-600)
+    assert figures() == {(7, 5_000)}
+    for page in pages:
+        assert ">5 s</span>" in browser.get(page).content.decode(), page
+    world.silence(flow, seconds=40)
+    assert figures() == {(None, None)}
+    said = viewer.get(path).json()["owed"]
+    assert (said["records"], said["time_lag_ms"], said["time_lag_certainty"]) == (
+        7,
+        5_000,
+        "at_least",
+    )
+    for page in (*pages, "/"):
+        text = browser.get(page).content.decode()
+        assert "≥ 5 s</span>" in text, page
+        assert not re.search(r"at most 5 s|>5 s</span>", text), page

@@ -30,7 +30,8 @@ def say(
     now = milliseconds(timezone.now()) + 1000 * seconds
     status = JobStatus(
         job=job.pk, flow=flow.pk, generation=1, state="running", reason="", started_at=0,
-        as_of=now, partitions=partitions, topics=topics,
+        as_of=now, topics=topics,
+        partitions=tuple(dataclasses.replace(each, as_of=now) for each in partitions),
     )  # fmt: skip
     assert progress.ingest(flow=flow, job=job, status=JobStatus.from_json(status.to_json()))
 

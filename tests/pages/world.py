@@ -89,6 +89,14 @@ def sum_up(of: Flow) -> None:
     account.store(flow=of, rows=rows, not_visible="", as_of=timezone.now())
 
 
+def silence(of: Flow, *, seconds: float) -> None:
+    """Its source was last observed that long ago; its runner still reports."""
+    seen = timezone.now() - timedelta(seconds=seconds)
+    FlowTopic.objects.filter(flow=of).update(observed_at=seen)
+    FlowPartition.objects.filter(flow=of).update(as_of=seen)
+    sum_up(of)
+
+
 def _owed(values: dict[str, Any]) -> dict[str, Any]:
     lag, count = values["offset_lag"], values["partitions"]
     unknown = count if lag is None else 0

@@ -131,13 +131,19 @@ class FlowSerializer(StoppedSerializer, AccountOfFlow):
     )
     transforms = serializers.SerializerMethodField()
     desired_state = serializers.ChoiceField(choices=DESIRED.choices, required=False)
-    offset_lag = serializers.IntegerField(read_only=True, allow_null=True, default=None)
+    offset_lag = serializers.IntegerField(
+        read_only=True,
+        allow_null=True,
+        default=None,
+        help_text="Records not yet replicated; null while `owed.certainty` is at_least or unknown.",
+    )
     time_lag_ms = serializers.IntegerField(
         read_only=True,
         allow_null=True,
         default=None,
         help_text=(
-            "Age of the oldest record not yet replicated; `owed.time_lag_certainty` qualifies it."
+            "Age of the oldest record not yet replicated; null while `owed.time_lag_certainty` is "
+            "at_least or unknown."
         ),
     )
     repeats = serializers.IntegerField(
