@@ -5,7 +5,7 @@ VENV   ?= .venv
 PY      = $(VENV)/bin/python
 PYTEST  = $(PY) -m pytest
 RUN    ?=
-# The whole suite as three pytest sessions at the same time; 1: as one.
+# The whole suite as four pytest sessions at the same time; 1: as one.
 SESSIONS ?= 3
 
 KAFKA_DIR       ?= .kafka/kafka

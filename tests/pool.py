@@ -1,4 +1,4 @@
-"""What each of three sessions runs: folders of its own, then files of a pool that all take from.
+"""What each of four sessions runs: folders of its own, then files of a pool that all take from.
 
 A plugin of pytest that `tests.side_by_side` loads. How long folders take beside each other depends
 on the machine, so a session that is done with its own takes the next free file: all end
@@ -19,10 +19,12 @@ from tests.exclusive import VARIABLE
 ROOT = Path(__file__).resolve().parents[1]
 # Whatever is not named here is the second session's: all that starts a whole demo, so that there
 # are never two at once.
-FIRST, THIRD = ("api", "mirrors"), ("security", "spark")
+FIRST, FOURTH = ("api", "mirrors"), ("security",)
+# The third session's, from this file on; the fourth one has those before it.
+SPARK, SPARK_FROM = "spark", "test_failback.py"
 # In the order in which sessions take their files; the second one begins at the end.
 POOL = ("wire", "kafka", "domain")
-# Files of the third session's folders that start all they need. They come first: the longest ones.
+# Files of Spark's folder that start all they need. They come first: the longest ones.
 LONGEST = (
     "spark/test_host_failover.py",
     "spark/test_standalone.py",
@@ -44,11 +46,14 @@ def shares() -> tuple[tuple[list[str], ...], list[str]]:
     rest = {
         f"tests/{path.name}"
         for path in (ROOT / "tests").iterdir()
-        if _has_tests(path) and path.name not in (*FIRST, *THIRD, *POOL)
+        if _has_tests(path) and path.name not in (*FIRST, *FOURTH, *POOL, SPARK)
     }
     second = sorted({*rest, *(f"tests/{name}" for name in SECOND_FILES)})
-    third = [path for folder in THIRD for path in _files(folder) if path not in pool]
-    return (first, second, third), pool
+    spark = [path for path in _files(SPARK) if path not in pool]
+    third = [path for path in spark if Path(path).name >= SPARK_FROM]
+    fourth = [path for path in spark if path not in third]
+    fourth += [f"tests/{name}" for name in FOURTH]
+    return (first, second, third, fourth), pool
 
 
 def _files(folder: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""`make test`: the whole suite as three pytest sessions at the same time, each complete.
+"""`make test`: the whole suite as four pytest sessions at the same time, each complete.
 
 Most tests wait most of their time: for brokers, for Spark, for a page. Each session has its own
 brokers, Redis, databases and ports, folders of its own and what it takes from a pool that all
@@ -28,7 +28,7 @@ from tests.pool import ROOT, shares
 
 PYTEST = (sys.executable, "-m", "pytest", "-p", "tests.exclusive", "-p", "tests.pool")
 # Of the sessions; a session's name also tells its databases from the others'.
-NAMES = ("one", "two", "three")
+NAMES = ("one", "two", "three", "four")
 _NOTHING_TO_RUN = 5
 _PAUSE_S = 0.5
 _WORK = ("user", "nice", "system")
