@@ -20,6 +20,8 @@ from mirrors.services.users import ensure_person
 from monitoring.models import Alert, AlertRule, Channel, Delivery, Silence
 from tests.api.conftest import client_of
 
+# Such tests come before those that flush the database, and what migrations made with it.
+pytestmark = pytest.mark.django_db
 # Token, its person, its scope, groups; then count and page.
 MOST = 9
 LISTS = (
