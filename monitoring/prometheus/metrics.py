@@ -26,7 +26,11 @@ from monitoring.domain.history import FINE
 from monitoring.models import Alert, AlertState, LagSample, Severity
 from monitoring.prometheus import engine_metrics, mm2_metrics, partition_metrics, sync_metrics
 from monitoring.prometheus.mm2_names import RECORD_AGE, Labels, Mm2Metric
+from monitoring.prometheus.partition_metrics import known_to_be_current
 from monitoring.prometheus.text_format import Series, encoded, labelled
+
+# Certainties of figures that are not lower bounds.
+_UPPER_BOUNDS = ("counted", "at_most")
 
 
 def scrape(*, now: datetime, partitions: bool, shard: Shard | None = None) -> bytes:
@@ -56,7 +60,7 @@ def _of_flows(now: datetime, partitions: bool) -> Iterator[Series]:
     yield from sync_metrics.cost_series(flows, labels, now)
     yield from sync_metrics.sync_series(labels, now)
     yield from engine_metrics.series(labels, now)
-    yield from _topics(labels, by_partition=partitions)
+    yield from _topics(labels, now, by_partition=partitions)
     yield from _topic_rates(labels, now)
     yield _verified(labels, now)
     yield from _conflicts(labels, now)
@@ -74,7 +78,8 @@ def _of_no_flow(now: datetime) -> Iterator[Series]:
 
 
 def _lags(flows: list[Any], labels: dict[int, Labels], now: datetime) -> Iterator[Series]:
-    """An unknown figure has no series: 0 would mean that nothing is owed.
+    """An unknown figure has no series, and neither has 0 as a lower bound: 0 would mean that
+    nothing is owed.
 
     `understudy_flow_owed_records` is also exported for a lower bound; its label says so.
     """
@@ -96,12 +101,12 @@ def _lags(flows: list[Any], labels: dict[int, Labels], now: datetime) -> Iterato
         if account is None:
             continue
         stated = account.as_of(milliseconds(now))
-        if not account.unknown:
+        if not account.unknown and (account.records or stated.certainty in _UPPER_BOUNDS):
             # At the last read of the source; `source_seen_age_seconds` is its age.
             lag.add(key, account.records)
         if stated.certainty != "unknown":
             owed.add(f"{key},{labelled(certainty=stated.certainty)}", stated.records)
-        if stated.time_lag_ms is not None and (stated.time_lag_ms or not stated.unknown):
+        if stated.time_lag_ms or stated.time_lag_certainty in _UPPER_BOUNDS:
             age.add(key, stated.time_lag_ms / 1000)
         unknown.add(key, stated.unknown)
         blocked.add(key, flow.blocked)
@@ -171,7 +176,8 @@ def _rates(labels: dict[int, Labels]) -> Iterator[Series]:
     yield from (behind, *records.series(), *size.series())
 
 
-def _topics(labels: dict[int, Labels], *, by_partition: bool) -> Iterator[Series]:
+def _topics(labels: dict[int, Labels], now: datetime, *, by_partition: bool) -> Iterator[Series]:
+    """0 has a series only where the source was just read."""
     lag = Series("understudy_topic_offset_lag_records", "Records not yet replicated")
     age = Series("understudy_topic_time_lag_seconds", "Age of the oldest record")
     parts = Series("understudy_topic_partitions", "Partitions of the source topic")
@@ -180,8 +186,9 @@ def _topics(labels: dict[int, Labels], *, by_partition: bool) -> Iterator[Series
     owed = Series("understudy_topic_owed_records", "Known records not yet replicated")
     unknown = Series("understudy_topic_unknown_partitions", "Partitions with an unknown lag")
     fields = ("flow", "topic", "remote_topic", "owed", "unknown_partitions", "time_lag_ms")
-    for flow, topic, remote, known, hidden, oldest, count in rows.values_list(
-        *fields, "partitions"
+    is_current = known_to_be_current("observed_at", now)
+    for flow, topic, remote, known, hidden, oldest, count, current in rows.values_list(
+        *fields, "partitions", is_current
     ):
         if flow not in labels:
             continue
@@ -189,9 +196,10 @@ def _topics(labels: dict[int, Labels], *, by_partition: bool) -> Iterator[Series
         parts.add(key, count)
         owed.add(key, known)
         unknown.add(key, hidden)
-        if not hidden:
+        exact = current and not hidden
+        if exact or (known and not hidden):
             lag.add(key, known)
-        if oldest is not None and (oldest or not hidden):
+        if oldest or (oldest is not None and exact):
             age.add(key, oldest / 1000)
             mm2.add(labels[flow], oldest, f",{labelled(topic=remote)}")
     yield from (lag, age, owed, unknown, parts)

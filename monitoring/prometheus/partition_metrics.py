@@ -10,6 +10,9 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
+from django.db.models import BooleanField, ExpressionWrapper, Q
+
+from mirrors.domain.account.totals import NEVER_OWED
 from mirrors.domain.flows.latency import Latency
 from mirrors.domain.formatting import OLD_AFTER
 from mirrors.models import FlowPartition
@@ -49,12 +52,24 @@ class _Heads:
 
 
 def series(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
-    yield from _progress(labels)
+    yield from _progress(labels, now)
     yield from _latencies(labels, now)
 
 
-def _progress(labels: Mapping[int, Labels]) -> Iterator[Series]:
-    """Counts start with the last job, which `rate()` sees as a counter reset."""
+def known_to_be_current(seen_at: str, now: datetime) -> ExpressionWrapper:
+    """Whether a row's source was just read, or nothing can be owed: only then 0 is no lower bound.
+
+    `seen_at` names the column with the time of that read.
+    """
+    fresh = Q(**{f"{seen_at}__gte": now - OLD_AFTER})
+    return ExpressionWrapper(fresh | Q(account_state__in=NEVER_OWED), BooleanField())
+
+
+def _progress(labels: Mapping[int, Labels], now: datetime) -> Iterator[Series]:
+    """Counts start with the last job, which `rate()` sees as a counter reset.
+
+    A lag of 0 has a series only where the source was just read.
+    """
     lag = Series("understudy_partition_offset_lag_records", "Records not yet replicated")
     age = Series("understudy_partition_time_lag_seconds", "Age of the oldest record")
     position = Series("understudy_partition_position", "Next offset to replicate")
@@ -66,8 +81,8 @@ def _progress(labels: Mapping[int, Labels]) -> Iterator[Series]:
     topics: dict[tuple[int, str], _Heads] = {}
     # No `iterator()`: for its cursor, PostgreSQL would materialize all rows first.
     rows = FlowPartition.objects.order_by()
-    for flow, topic, remote, number, behind, oldest, at, records, size in rows.values_list(
-        *_FIELDS
+    for flow, topic, remote, number, behind, oldest, at, records, size, current in rows.values_list(
+        *_FIELDS, known_to_be_current("as_of", now)
     ):
         head = topics.get((flow, topic))
         if head is None:
@@ -84,9 +99,9 @@ def _progress(labels: Mapping[int, Labels]) -> Iterator[Series]:
                 record_age.starts(labels[flow], more),
             )
             topics[flow, topic] = head
-        if behind is not None:
+        if behind or (behind is not None and current):
             lags(f'{head.lag}{number}"}} {behind}')
-        if oldest is not None:
+        if oldest or (oldest is not None and current):
             ages(f'{head.age}{number}"}} {oldest / 1000}')
             if remote:
                 for append, start in head.record_age:

@@ -34,6 +34,7 @@ from tests.pages import world
 MM2 = "kafka_connect_mirror_mirrorsourceconnector_"
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "monitoring"
 SMALL = "small batches while lagging"
+_LAGS = ("offset_lag_records", "time_lag_seconds")
 LANES = [
     {"lane": "raw", "why": "", "batches": 30, "records": 600, "bytes": 8_000},
     {"lane": "repack", "why": SMALL, "batches": 2, "records": 100, "bytes": 1_000},
@@ -247,6 +248,23 @@ def test_what_is_not_known_has_no_series(scraper: Client, flow: Flow) -> None:
     assert "understudy_flow_owed_records" not in found
     assert "understudy_flow_offset_lag_records" not in found
     assert "understudy_flow_time_lag_seconds" not in found
+
+
+def test_0_has_no_series_while_the_source_is_silent(scraper: Client, flow: Flow) -> None:
+    """It was in step when it was last read; what was written since, nobody knows."""
+    world.owes(flow, offset_lag=0, time_lag_ms=0)
+    FlowPartition.objects.filter(flow=flow).update(offset_lag=0, time_lag_ms=0)
+    names = [f"understudy_{of}_{what}" for of in ("flow", "topic") for what in _LAGS]
+    each = [*names, *(f"understudy_partition_{what}" for what in _LAGS), f"{MM2}record_age_ms"]
+    found = scraped(scraper, "?partitions=1")
+    assert {name: {*found[name].values()} for name in each} == dict.fromkeys(each, {0})
+    world.silence(flow, seconds=60)
+    silent = scraped(scraper, "?partitions=1")
+    assert [name for name in each if name in silent] == []
+    assert min(silent["understudy_flow_source_seen_age_seconds"].values()) >= 60
+    # Of what is left out by rule, nothing is owed whenever it was read.
+    FlowTopic.objects.filter(flow=flow).update(account_state="filtered")
+    assert "understudy_topic_offset_lag_records" in scraped(scraper)
 
 
 def test_an_old_figure_is_not_0_and_its_age_stands_beside_it(scraper: Client, flow: Flow) -> None:

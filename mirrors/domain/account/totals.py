@@ -11,7 +11,7 @@ from mirrors.domain.account.partition import SEVERITY, Certainty, State
 
 # An older observation of the source gives only a lower bound.
 OLD_AFTER_MS = 30_000
-_NEVER_OWED: frozenset[State] = frozenset({"filtered", "deleted_on_source"})
+NEVER_OWED: frozenset[State] = frozenset({"filtered", "deleted_on_source"})
 # The number of topics with an unknown amount that are named.
 NAMED = 3
 
@@ -76,12 +76,12 @@ class Total(NamedTuple):
     @property
     def is_empty(self) -> bool:
         """Whether nothing can be owed: every part is filtered out or deleted on the source."""
-        return bool(self.states) and self.states.keys() <= _NEVER_OWED
+        return bool(self.states) and self.states.keys() <= NEVER_OWED
 
     @property
     def was_never_observed(self) -> bool:
         """Whether no part that can be owed was observed, and so none has an amount."""
-        never_owed = sum(self.states.get(state, 0) for state in _NEVER_OWED)
+        never_owed = sum(self.states.get(state, 0) for state in NEVER_OWED)
         return self.observed_at is None and self.unknown == self.partitions - never_owed
 
     @property
@@ -141,7 +141,7 @@ def total(parts: Iterable[OwedPartition]) -> Total:
     for part in parts:
         count += 1
         states[part.state] += 1
-        if part.state in _NEVER_OWED:
+        if part.state in NEVER_OWED:
             continue
         certainties.add(part.certainty)
         if part.records is None:
