@@ -82,6 +82,12 @@ LONG: Mapping[str, str] = {
     ),
     # They measure seconds while nothing else may run.
     "spark/test_response_times.py": "spark/test_commands.py",
+    "spark/test_user_code_in_spark.py::test_user_code_evaluates_thousands_of_records_a_second": (
+        "spark/test_user_code_in_spark.py, the other tests"
+    ),
+    "kafka/test_source_scan.py::test_deletion_that_overtakes_a_paused_flow_is_foretold": (
+        "monitoring/test_forecast.py; kafka/test_source_scan.py, the other tests"
+    ),
     f"{_HOSTS}::test_a_host_that_is_cut_off_from_the_database_stops_and_is_replaced": (
         f"{_HOSTS}::test_a_killed_host_is_replaced_within_a_minute; mirrors/test_hosts.py"
     ),
@@ -102,12 +108,18 @@ LONG: Mapping[str, str] = {
     f"{_SEARCH}::test_with_routes_every_record_crosses_once_into_its_topic[43]": (
         "the same with seed 41"
     ),
-    # One victim of each kind stays: a worker, the runner, a broker.
+    # Victims that no other test kills stay: the runner and a broker of the whole.
     f"{_KILLS}[redis]": "mirrors/test_celery.py::test_redis_killed_and_back",
     f"{_KILLS}[web]": "services/test_serve.py::test_a_program_that_is_killed_comes_back",
     f"{_KILLS}[backup]": f"{_KILLS}[primary]",
-    f"{_KILLS}[beat]": f"{_KILLS}[celery-reconcile]",
-    f"{_KILLS}[celery-tasks]": f"{_KILLS}[celery-reconcile]",
+    f"{_KILLS}[beat]": "mirrors/test_celery.py::test_the_workers_and_beat_killed_and_back",
+    f"{_KILLS}[celery-tasks]": "mirrors/test_celery.py::test_the_workers_and_beat_killed_and_back",
+    f"{_KILLS}[celery-reconcile]": (
+        "mirrors/test_celery.py::test_the_workers_and_beat_killed_and_back"
+    ),
+    f"{_KILLS}[python worker]": (
+        "spark/test_crashes.py::test_a_killed_worker_is_replaced_and_nothing_is_lost_or_repeated"
+    ),
     "spark/test_crashes.py::test_a_killed_runner_goes_on_where_it_was_committed": (
         f"{_KILLS}[runner]"
     ),
@@ -126,6 +138,10 @@ LONG: Mapping[str, str] = {
     ),
     "spark/test_datasource.py::test_renamed_topics_and_routes_have_the_names_and_offsets": (
         "mirrors/test_routed_offsets.py, domain/test_datasource_runs.py"
+    ),
+    "spark/test_user_code.py::test_killed_processes_and_workers_lose_and_repeat_nothing": (
+        "spark/test_rules.py::test_killed_workers_lose_and_repeat_nothing; "
+        "spark/test_user_code.py::test_what_hangs_dies_or_grows_is_a_dead_letter"
     ),
     "spark/test_routes.py::test_killed_workers_lose_and_repeat_nothing_in_any_target_topic": (
         "spark/test_rules.py::test_killed_workers_lose_and_repeat_nothing; "

@@ -19,7 +19,7 @@ from tests.exclusive import VARIABLE
 ROOT = Path(__file__).resolve().parents[1]
 # Whatever is not named here is the second session's: all that starts a whole demo, so that there
 # are never two at once.
-FIRST, FOURTH = ("api", "mirrors"), ("security",)
+FIRST, FOURTH = ("api", "mirrors"), ("groups", "schemas", "security")
 # The third session's, from this file on; the fourth one has those before it.
 SPARK, SPARK_FROM = "spark", "test_failback.py"
 # In the order in which sessions take their files; the second one begins at the end.

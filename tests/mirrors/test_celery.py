@@ -120,7 +120,7 @@ def test_redis_killed_and_back(running: Stack) -> None:
     time.sleep(3)
     assert launcher.is_alive(runner.pid, runner.start_tick)
     running.start("redis")
-    wait_for_news(running, within=60)
+    wait_for_news(running, within=120)
     assert runner_of(running) == runner
 
 
