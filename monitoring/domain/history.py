@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
-from mirrors.domain.account.totals import Total
+from mirrors.domain.account.totals import Total, is_old
 from mirrors.domain.formatting import OLD_AFTER
 from monitoring.domain.epoch_time import milliseconds
 
@@ -124,10 +124,12 @@ def measure(figures: Figures, before: JobCounters | None, now: datetime) -> Samp
 
 def _lags(owed: Total, now: datetime) -> tuple[int | None, int | None]:
     """`offset_lag` and `time_lag_ms` of a sample at `now`."""
-    if owed.holds_at(milliseconds(now)):
+    at = milliseconds(now)
+    if owed.holds_at(at):
         return owed.records, owed.time_lag_ms
+    known = owed.least if is_old(owed.observed_at, at) else owed.records
     is_known = owed.unknown and owed.certainty != "unknown"
-    return owed.records if is_known else None, owed.time_lag_ms or None
+    return known or None if is_known else None, owed.time_lag_ms or None
 
 
 def rates(

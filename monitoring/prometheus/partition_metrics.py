@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db.models import BooleanField, ExpressionWrapper, Q
 
-from mirrors.domain.account.totals import NEVER_OWED
+from mirrors.domain.account.totals import NEVER_OWED, OLD_AFTER_MS
 from mirrors.domain.flows.latency import Latency
 from mirrors.domain.formatting import OLD_AFTER
 from mirrors.models import FlowPartition
@@ -61,7 +61,7 @@ def known_to_be_current(seen_at: str, now: datetime) -> ExpressionWrapper:
 
     `seen_at` names the column with the time of that read.
     """
-    fresh = Q(**{f"{seen_at}__gte": now - OLD_AFTER})
+    fresh = Q(**{f"{seen_at}__gte": now - timedelta(milliseconds=OLD_AFTER_MS)})
     return ExpressionWrapper(fresh | Q(account_state__in=NEVER_OWED), BooleanField())
 
 

@@ -260,6 +260,22 @@ def test_a_partition_that_nobody_read_is_told_from_one_whose_offset_was_deleted(
     assert (row.source_offset, row.source_unread, row.as_of) == (7, False, NOW)
 
 
+def test_that_a_group_has_no_offset_is_known_when_the_source_dies_later() -> None:
+    flow = world.flow()
+    look(flow, "app")
+    facts = {"group": "app", "topic": "t", "remote_topic": "a.t"}
+    deleted = GroupPartition(**facts, partition=0, target_offset=5)
+    never = GroupPartition(**facts, partition=1, trouble="Broker 2 did not respond.")
+    for at, rows in enumerate(
+        [(deleted, never), [dataclasses.replace(row, trouble="Late.") for row in (deleted, never)]]
+    ):
+        found = surveys.Survey(groups=("app",), group_partitions=tuple(rows), states={})
+        now = NOW + timedelta(seconds=60 * at)
+        store_survey(flow=flow, spec=flow.spec, survey=found, now=now)
+    stored = flow.groups.filter(topic="t").values_list("partition", "source_unread", "as_of")
+    assert sorted(stored) == [(0, False, NOW), (1, True, NOW + timedelta(seconds=60))]
+
+
 def test_a_target_that_does_not_respond_leaves_no_offset_of_the_source_unread() -> None:
     admin = SimpleNamespace(
         snapshot=lambda *_, **__: SimpleNamespace(topics={}, failed={"a.t": "West is slow."}),

@@ -94,6 +94,13 @@ def test_a_silent_source_makes_no_sample_of_zero() -> None:
     assert behind is not None
     # The age is a lower bound; the sum cannot say that it is one.
     assert (behind.offset_lag, behind.time_lag_ms) == (None, 700)
+    # With an unknown part the sum reads as a lower bound: of an old source, the proven one.
+    partly = owing(1000, lag_ms=700, seen=milliseconds(NOW) - 40_000, unknown=1)
+    for least in (0, 40):
+        some = dataclasses.replace(figures(), account=partly._replace(least=least))
+        sample = measure(some, None, NOW)
+        assert sample is not None
+        assert (sample.offset_lag, sample.unknown_partitions) == (least or None, 1)
     # Its topics were never listed.
     never = measure(dataclasses.replace(figures(), account=total([])), None, NOW)
     assert never is not None

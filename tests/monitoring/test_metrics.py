@@ -257,7 +257,10 @@ def test_0_has_no_series_while_the_source_is_silent(scraper: Client, flow: Flow)
     names = [f"understudy_{of}_{what}" for of in ("flow", "topic") for what in _LAGS]
     each = [*names, *(f"understudy_partition_{what}" for what in _LAGS), f"{MM2}record_age_ms"]
     found = scraped(scraper, "?partitions=1")
-    assert {name: {*found[name].values()} for name in each} == dict.fromkeys(each, {0})
+    assert {name: {*found[name].values()} for name in each} == {name: {0} for name in each}
+    world.silence(flow, seconds=20)
+    soon = scraped(scraper, "?partitions=1")
+    assert [name for name in each if name not in soon] == []
     world.silence(flow, seconds=60)
     silent = scraped(scraper, "?partitions=1")
     assert [name for name in each if name in silent] == []

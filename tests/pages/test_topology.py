@@ -13,8 +13,10 @@ from django.db import OperationalError, connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from psycopg.errors import QueryCanceled
 
-from mirrors.models import Cluster, Flow, GroupOffset
+from mirrors.models import AccessGrant, Cluster, Flow, GroupOffset, Role
+from mirrors.services.users import ensure_person
 from monitoring.api import topology
 from monitoring.models import LagSample
 from monitoring.views.topology import MOST_DRAWN
@@ -92,11 +94,11 @@ def test_while_counting_groups_takes_long_they_are_unknown_and_later_pages_have_
     viewer: Client, flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache.clear()
-    counted, told = threading.Event(), [OperationalError("canceling statement due to timeout")]
+    counted, told = threading.Event(), [QueryCanceled("canceling statement due to timeout")]
 
     def count() -> dict[int, int]:
         if told:
-            raise told.pop()
+            raise OperationalError from told.pop()
         counted.wait(10)
         return {flow.source_id: 4_321}
 
@@ -111,6 +113,23 @@ def test_while_counting_groups_takes_long_they_are_unknown_and_later_pages_have_
         if thread.name == "count-groups":
             thread.join(10)
     assert "4,321 groups" in _page(viewer)
+
+
+def test_each_person_reads_the_number_of_groups_that_they_see(viewer: Client, flow: Flow) -> None:
+    other = world.flow(flow.source, Cluster.objects.get(alias="lake"))
+    for of, group in ((flow, "app"), (other, "audit")):
+        GroupOffset.objects.create(
+            flow=of, group=group, topic="orders", partition=0, sync_state="in_sync",
+            as_of=timezone.now(),
+        )  # fmt: skip
+    user = ensure_person(username="team", password=None, role=Role.NONE)
+    AccessGrant.objects.create(user=user, role="viewer", scope="flow", flow=flow, created_by="ann")
+    limited = Client()
+    limited.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    for people in ((limited, viewer), (viewer, limited)):
+        cache.clear()
+        counts = {one: {*re.findall(r"· (\d groups?)", _page(one))} for one in people}
+        assert counts == {limited: {"1 group"}, viewer: {"2 groups"}}
 
 
 def test_a_narrow_screen_has_a_list_by_source_with_the_colors_of_the_picture(

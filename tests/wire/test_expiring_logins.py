@@ -67,10 +67,12 @@ def test_the_copy_outlives_many_logins(
     with Running(flow, topic) as running:
         running.write(int(LOGIN_MS * 4 / 60), pause=0.02)
         running.caught_up()
+        ended = time.monotonic()
     for partition in range(PARTITIONS):
         copied = bare(target.read(remote, partition))
         assert copied == bare(source.read(topic, partition))
         assert len(copied) > 50
     late = [moment for moment in opened if moment > opened[0] + LOGIN_MS / 1000]
     # Without a login each of them is lost each time; one may be while its thread is not run.
+    assert ended - opened[0] > 3 * LOGIN_MS / 1000
     assert len(late) <= 1, "connections were lost instead of logged in again"

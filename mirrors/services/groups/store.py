@@ -73,7 +73,7 @@ def known_groups(*, flow: Flow, spec: FlowSpec) -> list[str]:
 
 
 def known_partitions(*, flow: Flow) -> dict[str, set[TopicPartition]]:
-    """Partitions in which each group had an offset at the last survey."""
+    """Partitions in which each group had an offset at the last survey, on either side."""
     found: dict[str, set[TopicPartition]] = {}
     rows = GroupOffset.objects.filter(flow=flow, partition__gt=NO_PARTITION).order_by()
     for group, topic, partition in rows.values_list("group", "topic", "partition"):
@@ -252,10 +252,13 @@ _values = operator.attrgetter(*_FIELDS)
 
 
 def _keep_offset(row: GroupOffset, known: Mapping[Key, _Stored]) -> bool:
-    """Keep the last offset with its age, if there is one; the row says why it is not newer."""
+    """Keep the last offset with its age, also that there was none; False if it was never read.
+
+    The row says why it is not newer.
+    """
     before = known.get(_key(row), _NOT_STORED)
     figures = dict(zip(_FIELDS, before.values, strict=False))
-    if before.as_of is None or figures["source_offset"] is None:
+    if before.as_of is None or figures["source_unread"]:
         return False
     row.source_offset, row.offset_since = figures["source_offset"], figures["offset_since"]
     row.as_of, row.source_unread = before.as_of, False

@@ -190,12 +190,13 @@ def _old_after(flow: FlowSummary) -> int:
     return -1 if flow.source_unreachable else OLD_AFTER_MS
 
 
-_Rank = tuple[int, bool, int, timedelta]
+_Rank = tuple[int, bool, int, timedelta, int]
 
 
 def _rank(flow: FlowSummary, now: datetime) -> _Rank:
     age = timedelta.max if (seen := flow.observed_at()) is None else now - seen
-    return flow.total.records, not _is_safe(flow, now), flow.time_lag_ms, age
+    # Of equals the oldest flow, so that each page names the same one.
+    return flow.total.records, not _is_safe(flow, now), flow.time_lag_ms, age, -flow.key
 
 
 def _is_safe(flow: FlowSummary, now: datetime) -> bool:
