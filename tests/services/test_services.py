@@ -44,6 +44,8 @@ def house(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[Co
             house.start("web", "worker", "tasks", "watch", "beat")
             yield house
         finally:
+            # It overwrites the environment by which the others are found.
+            house.stop("redis")
             own.process_mark.end()
             server.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from typing import Any
 
@@ -93,7 +94,10 @@ def test_a_single_look_takes_no_place_in_the_broker_s_memory(
         return reply
 
     monkeypatch.setattr(BrokerConnection, "call", noted)
-    known = PositionReader(target.client, flow.positions_topic).read(soon())
+    # The commit is readable a moment after its response.
+    until, known = soon(), {}
+    while (topic, 0) not in known and time.monotonic() < until:
+        known = PositionReader(target.client, flow.positions_topic).read(until)
     assert known[topic, 0].position == 1
     assert seen
     assert set(seen) == {0}
