@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 
+import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -45,7 +47,8 @@ def house(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[Co
             yield house
         finally:
             # It overwrites the environment by which the others are found.
-            house.stop("redis")
+            with contextlib.suppress(psutil.NoSuchProcess):
+                house.stop("redis")
             own.process_mark.end()
             server.close()
 
