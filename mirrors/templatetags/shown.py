@@ -139,10 +139,10 @@ def owed(total: Any, why: str = "no figures yet") -> SafeString:
 def lasting(milliseconds: Any, why: str = "not known", unknown: Any = 0) -> SafeString:
     """A readable duration, with the exact milliseconds in its title.
 
-    With `unknown` parts it is a lower bound.
+    With `unknown` parts it is a lower bound; "at least 0 s" says nothing.
     """
     # A path that leads nowhere arrives as an empty text.
-    if not isinstance(milliseconds, int | float):
+    if not isinstance(milliseconds, int | float) or (unknown and not milliseconds):
         return format_html('<span title="{}">{}</span>', why, formatting.UNKNOWN)
     exact, short = f"{milliseconds:,} ms", formatting.duration(milliseconds)
     if unknown:

@@ -16,6 +16,7 @@ from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
 from mirrors.domain.access.rights import Right
+from mirrors.domain.formatting import arrow
 from mirrors.domain.groups.commands import describe_group
 from mirrors.lists.groups import CLUSTER_GROUPS, CONSUMER_GROUPS, GROUP_PARTITIONS, GROUP_STATES
 from mirrors.models import Cluster, Flow, GroupOffset, needs
@@ -154,6 +155,6 @@ def _flow_filter(chosen: Flow | None) -> dict[str, Any]:
         "field": "flow",
         "label": "Flow",
         "values": list(names),
-        "texts": names,
+        "texts": {key: arrow(name) for key, name in names.items()},
         "chosen": chosen.pk if chosen else "",
     }

@@ -115,6 +115,16 @@ def test_while_counting_groups_takes_long_they_are_unknown_and_later_pages_have_
     assert "4,321 groups" in _page(viewer)
 
 
+def test_an_rpo_of_at_least_0_is_unknown(viewer: Client, flow: Flow) -> None:
+    world.owes(flow, offset_lag=0, time_lag_ms=0)
+    assert "lagging" not in _page(viewer)
+    world.silence(flow, seconds=60)
+    text = _page(viewer)
+    assert "≥ 0 s" not in text
+    plate, listed = re.findall(r'<span class="figure[^"]*">([^<]*)</span>', text)
+    assert plate == listed == "unknown · 41 MB/s"
+
+
 def test_each_person_reads_the_number_of_groups_that_they_see(viewer: Client, flow: Flow) -> None:
     other = world.flow(flow.source, Cluster.objects.get(alias="lake"))
     for of, group in ((flow, "app"), (other, "audit")):
