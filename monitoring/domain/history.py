@@ -127,9 +127,11 @@ def _lags(owed: Total, now: datetime) -> tuple[int | None, int | None]:
     at = milliseconds(now)
     if owed.holds_at(at):
         return owed.records, owed.time_lag_ms
+    # Only beside unknown partitions a reader takes the sum for a lower bound. 0 would say nothing.
     known = owed.least if is_old(owed.observed_at, at) else owed.records
     is_known = owed.unknown and owed.certainty != "unknown"
-    return known or None if is_known else None, owed.time_lag_ms or None
+    bound = known if is_known else 0
+    return bound or None, owed.time_lag_ms or None
 
 
 def rates(
