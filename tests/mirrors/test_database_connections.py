@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC
+from typing import Any
 
 import pytest
+from django.core.cache import cache
 from django.db import connection
 from django.db.backends.postgresql.psycopg_any import BaseTzLoader
 from django.db.backends.signals import connection_created
@@ -12,6 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from psycopg import DataError, adapters
 
 from controlplane.database.connections import UtcLoader
+from monitoring import topology
 
 
 def test_postgresql_is_told_to_compile_no_statement_and_sqlite_nothing(db: None) -> None:
@@ -19,6 +23,31 @@ def test_postgresql_is_told_to_compile_no_statement_and_sqlite_nothing(db: None)
         connection_created.send(sender=type(connection), connection=connection)
     expected = ["SET jit = off"] if connection.vendor == "postgresql" else []
     assert [one["sql"] for one in told] == expected
+
+
+def test_groups_that_take_too_long_to_count_are_unknown_and_the_limit_ends_with_them(
+    db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if connection.vendor != "postgresql":
+        pytest.skip("SQLite has no limit of a statement; tests/mirrors/test_postgres.py runs this.")
+
+    def ask(statement: str) -> Any:
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+            return cursor.fetchone()[0]
+
+    begun = threading.Event()
+    cache.clear()
+    monkeypatch.setattr(topology, "_count_groups", lambda: ask("SELECT pg_sleep(10)"))
+    monkeypatch.setattr(topology, "_count_for_later", begun.set)
+    before = ask("SHOW statement_timeout")
+    assert topology.group_counts() == {}
+    assert begun.wait(10)
+    assert ask("SHOW statement_timeout") == before
+    monkeypatch.setattr(topology, "_count_groups", lambda: {1: 2})
+    assert topology.group_counts() == {1: 2}
+    assert ask("SHOW statement_timeout") == before
+    cache.clear()
 
 
 MOMENTS = (
