@@ -21,6 +21,15 @@ from tests.security.vault import Vault, environment
 from tests.spark.lab import Lab
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with a database come first: with all others of these brokers, so that they start once."""
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if fixtures & {"secured_pair", "acl_clusters"} and not item.get_closest_marker("django_db"):
+            item.add_marker("django_db")
+
+
 @pytest.fixture(scope="session")
 def vault(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vault]:
     vault = Vault(tmp_path_factory.mktemp("vault"))
@@ -68,7 +77,7 @@ def secured(secured_pair: tuple[SecuredBroker, SecuredBroker]) -> SecuredBroker:
     return secured_pair[0]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def secured_lab(
     secured_pair: tuple[SecuredBroker, SecuredBroker],
     tmp_path_factory: pytest.TempPathFactory,

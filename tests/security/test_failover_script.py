@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from controlplane.demo.kafka.class_data_archive import archive_path
 from controlplane.demo.kafka.jars import VERSION, JarSet, kafka_jars
 from controlplane.demo.processes.java import find_java, plain_environment
 from mirrors.domain.failover.runbook.commands import commands
@@ -45,10 +46,12 @@ HOSTILE = '--execute it\'s $(touch HERE) `x` "q" \\ a=b,c grüße 漢字\n'
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory like the `bin` of Kafka's distribution, with what the script calls."""
     made = tmp_path_factory.mktemp("bin")
-    jars = f"{kafka_jars(jars=TOOLS)}/*:{kafka_jars()}/*"
+    # The brokers' archive of classes needs the brokers' jars first.
+    jars = f"{kafka_jars()}/*:{kafka_jars(jars=TOOLS)}/*"
+    quick = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:SharedArchiveFile={archive_path()}"
     for name, main in MAINS.items():
         path = made / name
-        java = f"{find_java()} -XX:TieredStopAtLevel=1 -Dlog4j2.level=OFF -cp '{jars}'"
+        java = f"{find_java()} {quick} -Dlog4j2.level=OFF -cp '{jars}'"
         path.write_text(f'#!/bin/sh\nexec {java} {main} "$@"\n')
         path.chmod(0o755)
     return made

@@ -100,15 +100,22 @@ def runner_env(guard: Guard, functions: Path) -> dict[str, str]:
     return {**os.environ, **guard.environment, **added}
 
 
+_LAB = pytest.StashKey[Lab]()
+
+
 @pytest.fixture(scope="session")
 def one_lab(
+    request: pytest.FixtureRequest,
     clusters: tuple[str, str],
     tmp_path_factory: pytest.TempPathFactory,
     runner_env: dict[str, str],
 ) -> Iterator[Lab]:
-    lab = Lab(*clusters, tmp_path_factory.mktemp("runner"), runner_env)
-    yield lab
-    lab.stop_if_it_runs()
+    """The same one where another folder imports this fixture, which pytest takes for another."""
+    stash = request.session.stash
+    if _LAB not in stash:
+        stash[_LAB] = Lab(*clusters, tmp_path_factory.mktemp("runner"), runner_env)
+    yield stash[_LAB]
+    stash[_LAB].stop_if_it_runs()
 
 
 @pytest.fixture
