@@ -134,7 +134,7 @@ test-chart: $(VENV)/.dev ## Build Helm from its Go module, lint the chart, valid
 	$(PYTEST) tests/test_helm.py -m "" $(RUN)
 
 test-terraform: $(VENV)/.dev .check-go ## Build Terraform from its Go module if there is none, and run the provider's tests in Go and with it
-	cd deploy/terraform && go test ./...
+	cd deploy/terraform && bash ../../.ci/go-quick test ./...
 	@bash .ci/terraform
 	$(PYTEST) tests/terraform -m "" $(RUN)
 

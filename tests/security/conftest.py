@@ -23,7 +23,7 @@ from tests.spark.lab import Lab
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests with a database come first: with all others of these brokers, so that they start once."""
+    """Tests with a database come first, so all tests of these brokers do: they start once."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         if fixtures & {"secured_pair", "acl_clusters"} and not item.get_closest_marker("django_db"):
