@@ -1,11 +1,15 @@
 """The Django app of the project, and its admin site."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from django.apps import AppConfig
 from django.contrib.admin.apps import AdminConfig
 from django.contrib.auth.signals import user_logged_in
 from django.utils.module_loading import import_string
 
-from controlplane import checks
+from controlplane import celery, checks
 from controlplane.database import connections
 
 
@@ -14,11 +18,16 @@ class ControlPlaneConfig(AppConfig):
     verbose_name = "Control plane"
 
     def ready(self) -> None:
+        # Tasks that this program sends belong to our Celery app.
+        celery.app.set_default()
         checks.install()
         connections.install()
-        # Its module needs models, which are loaded only now.
-        remember_zone = import_string("controlplane.web.middleware.remember_zone")
         user_logged_in.connect(remember_zone, dispatch_uid="zone of the person")
+
+
+def remember_zone(**sent: Any) -> None:
+    """Load the module at the first sign-in: it needs models and REST, which workers do not load."""
+    import_string("controlplane.web.middleware.remember_zone")(**sent)
 
 
 class UsersAdminConfig(AdminConfig):

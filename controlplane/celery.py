@@ -15,10 +15,12 @@ import os
 from typing import Any
 
 from celery import Celery
+from celery.apps import beat
 from celery.contrib.django.task import DjangoTask
 from celery.signals import celeryd_after_setup, worker_process_init
 from django.conf import settings
 from django.db import transaction
+from django.utils.log import configure_logging
 from kombu.entity import Queue
 
 from controlplane.garbage_collection import collect_less_often
@@ -46,6 +48,20 @@ class Task(DjangoTask):
         transaction.on_commit(send, robust=True)
 
 
+class Beat(beat.Beat):
+    """Loads no task and no model: it sends the names of tasks, and workers run them."""
+
+    def init_loader(self) -> None:
+        configure_logging(settings.LOGGING_CONFIG, settings.LOGGING)
+        self.app.finalize()
+
+
+class App(Celery):
+    @property
+    def Beat(self) -> type[Beat]:
+        return self.subclass_with_self(Beat)
+
+
 @celeryd_after_setup.connect(weak=False)
 def serve_this_host(instance: Any, **_: Any) -> None:
     """A reconcile worker also consumes the queue of its host, to supervise the runners there."""
@@ -59,7 +75,7 @@ def collect_garbage_less_often(**_: Any) -> None:
     collect_less_often()
 
 
-app = Celery("understudy", task_cls=Task)
+app = App("understudy", task_cls=Task)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["mirrors", "monitoring"])
 app.conf.imports = (

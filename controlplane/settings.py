@@ -26,8 +26,11 @@ from controlplane.environment import (
     largest_body,
     origin_of,
 )
+from controlplane.garbage_collection import collect_less_often_at_start
 from controlplane.redaction import logging_settings
 from mirrors.installation import resource_directory, state_directory
+
+collect_less_often_at_start()
 
 # What the program writes by default, and what it reads: templates, runbooks.
 BASE_DIR = state_directory()

@@ -75,7 +75,7 @@ def milliseconds(moment: str | None) -> float:
 FLOWS_DEADLINE = 240.0
 RECORDS_DEADLINE = 180.0
 CAUGHT_UP_DEADLINE = 180.0
-_POLL = 0.4
+_POLL = 1.0
 
 
 class Progress:
@@ -127,8 +127,8 @@ class Progress:
         self._until(lambda: self._behind(since), CAUGHT_UP_DEADLINE, "The flows do not catch up")
 
     def what_does_not_copy(self, since: float) -> list[str]:
-        """Flows that do not run, and those whose figures are all older than `since`."""
-        return self._asked(lambda: [*self._idle_flows(), *self._silent_flows(since)])
+        """Flows that do not run; if all run, those whose figures are all older than `since`."""
+        return self._asked(lambda: self._idle_flows() or self._silent_flows(since))
 
     def flows(self) -> list[dict[str, Any]]:
         return list(self._api.rows("flows/"))

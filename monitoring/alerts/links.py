@@ -8,7 +8,6 @@ from functools import cache
 from django.conf import settings
 from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
-from markdown_it import MarkdownIt
 
 from monitoring.models import Alert
 
@@ -49,14 +48,14 @@ def runbook_for(kind: str, flow: int | None) -> str:
     return f"{address}?flow={flow}" if flow else address
 
 
-_MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table")
-
-
 @cache
 def read_runbook(kind: str) -> tuple[str, SafeString]:
     """Title and HTML of a built-in runbook. HTML in the Markdown is escaped."""
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - one page needs it
+
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     path = settings.RESOURCE_DIR / "docs" / "runbooks" / f"{kind}.md"
     head, _, text = path.read_text(encoding="utf-8").partition("\n")
     # Links between the files become links between the pages.
     text = re.sub(r"\]\((\w+)\.md\)", r"](../\1/)", text)
-    return head.lstrip("# ").strip(), mark_safe(_MARKDOWN.render(text))  # noqa: S308
+    return head.lstrip("# ").strip(), mark_safe(markdown.render(text))  # noqa: S308

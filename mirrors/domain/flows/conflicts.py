@@ -31,11 +31,15 @@ from mirrors.domain.settings.sync import SCHEMAS
 from mirrors.domain.specs import ClusterSpec, FlowSpec
 from mirrors.domain.transforms.functions import schema_functions
 from mirrors.domain.transforms.rules import DEAD_LETTER_TOPIC, TRANSFORMS
-from mirrors.domain.transforms.sql import rule_problems
 
 
 def check_expressions(spec: FlowSpec) -> None:
     """Check the expressions of the flow's rules. Raises InvalidSettings, a sentence for each."""
+    if not spec.settings.transforms:
+        return
+    # Few flows have rules, and the parser takes 15 MB and a part of a program's start.
+    from mirrors.domain.transforms.sql import rule_problems  # noqa: PLC0415
+
     if problems := rule_problems(spec.settings.transforms):
         raise InvalidSettings({TRANSFORMS: [f"{TRANSFORMS}, {one}." for one in problems]})
     for number, rule in enumerate(spec.settings.transforms, 1):

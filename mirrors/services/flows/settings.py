@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db import transaction
@@ -17,8 +17,7 @@ from mirrors.domain.settings.changes import changes_sentence, initial_changes
 from mirrors.domain.settings.references import same_secret
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.standby.flow_definition import references_of
-from mirrors.domain.transforms.rules import TRANSFORMS, parse_rules
-from mirrors.domain.transforms.sql import secret_references
+from mirrors.domain.transforms.rules import TRANSFORMS, TransformRule, parse_rules
 from mirrors.kafka.security.secret_scopes import Purpose
 from mirrors.kafka.security.secrets import check_reference
 from mirrors.models import Cluster, Flow, Job, Runner
@@ -74,7 +73,7 @@ def check_secrets_of_rules(spec: FlowSpec, before: Mapping[str, str] | None) -> 
     Masks of guesses would confirm the right guess of a password. References in the settings
     `before` remain valid, unless a cluster uses the secret.
     """
-    if not (found := secret_references(spec.settings.transforms)):
+    if not (found := _secret_references(spec.settings.transforms)):
         return []
     clusters = Cluster._base_manager.all()
     used = [
@@ -104,7 +103,16 @@ def _secrets_of_rules(properties: Mapping[str, str]) -> set[str]:
         rules = parse_rules(properties.get(TRANSFORMS) or "[]")
     except ValueError:
         return set()
-    return {reference for _, _, reference in secret_references(rules)}
+    return {reference for _, _, reference in _secret_references(rules)}
+
+
+def _secret_references(rules: Sequence[TransformRule]) -> list[tuple[int, str, str]]:
+    if not rules:
+        return []
+    # Without rules, a program does not load the parser.
+    from mirrors.domain.transforms.sql import secret_references  # noqa: PLC0415
+
+    return secret_references(rules)
 
 
 def lock_pairs() -> None:

@@ -16,6 +16,7 @@ from mirrors.domain.access.rights import Right
 from mirrors.domain.errors import InvalidSettings
 from mirrors.domain.transforms.modules import (
     Module,
+    ModuleCall,
     call_problems,
     digest_of,
     functions_of,
@@ -27,7 +28,6 @@ from mirrors.domain.transforms.rules import (
     format_rules,
     parse_rules,
 )
-from mirrors.domain.transforms.sql import module_calls
 from mirrors.function_modules import ModuleRefused, checked_module, read_module
 from mirrors.models.access.grants import demand_here
 
@@ -41,7 +41,7 @@ def with_digests(properties: Mapping[str, str]) -> dict[str, str]:
         rules = parse_rules(properties.get(TRANSFORMS, ""))
     except InvalidRule:
         return dict(properties)
-    if not (calls := module_calls(rules)):
+    if not (calls := _module_calls(rules)):
         return dict(properties)
     found = []
     for number, rule in enumerate(rules, 1):
@@ -67,7 +67,7 @@ def check_user_code(before: Sequence[TransformRule], after: Sequence[TransformRu
     if before == after or not any(rule.modules for rule in after):
         return
     demand_code(after)
-    calls = module_calls(after)
+    calls = _module_calls(after)
     for number, rule in enumerate(after, 1):
         found = {}
         for module in rule.modules:
@@ -103,6 +103,15 @@ def code_sentence(before: Sequence[TransformRule], after: Sequence[TransformRule
         {str(module) for rule in after for module in rule.modules if module not in known}
     )
     return f"User code: {', '.join(added)}." if added else ""
+
+
+def _module_calls(rules: Sequence[TransformRule]) -> list[ModuleCall]:
+    if not rules:
+        return []
+    # Without rules, a program does not load the parser.
+    from mirrors.domain.transforms.sql import module_calls  # noqa: PLC0415
+
+    return module_calls(rules)
 
 
 def _refused(number: int, sentence: str) -> InvalidSettings:

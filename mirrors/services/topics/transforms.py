@@ -37,6 +37,7 @@ from mirrors.domain.transforms.evaluation import (
 )
 from mirrors.domain.transforms.headers import provenance_headers
 from mirrors.domain.transforms.preview import (
+    PathUse,
     RecordComparison,
     compare_record,
     lookup_of,
@@ -45,7 +46,6 @@ from mirrors.domain.transforms.preview import (
     totals_of,
 )
 from mirrors.domain.transforms.rules import TRANSFORMS, TransformRule, effect_of, first_match
-from mirrors.domain.transforms.sql import path_uses
 from mirrors.kafka.reading.newest import NewestRecords, read_newest
 from mirrors.models import Flow, RulePreview
 from mirrors.services.errors import Conflict
@@ -206,8 +206,15 @@ def _store_response(
     _end(preview, _result(preview, request.rules, compared, partitions, counts))
 
 
+def _path_uses(rule: TransformRule) -> list[PathUse]:
+    # A worker that computes no preview does not load the parser.
+    from mirrors.domain.transforms.sql import path_uses  # noqa: PLC0415
+
+    return path_uses(rule)
+
+
 def _lookups(rule: TransformRule) -> tuple[PathLookup, ...]:
-    found = [lookup_of(use) for use in path_uses(rule)]
+    found = [lookup_of(use) for use in _path_uses(rule)]
     return tuple(dict.fromkeys(one for one in found if one is not None))
 
 
@@ -235,7 +242,7 @@ def _result(
     policy = policy_for(spec.settings, spec.source.alias, spec.target.alias)
     remote = policy.remote_topic(topic)
     match = first_match(topic, rules)
-    uses = path_uses(match[1]) if match is not None else []
+    uses = _path_uses(match[1]) if match is not None else []
     records = [row.before for row in compared]
     newest = sorted(compared, key=lambda row: (-row.before.timestamp, row.before.offset))
     return {
