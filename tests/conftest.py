@@ -52,8 +52,12 @@ post_save.connect(_refresh_summaries, sender="mirrors.GroupOffset")
 _QUICK = ("-XX:TieredStopAtLevel=1",)
 # How often these brokers look for transactions that are late; it is ten seconds by default.
 LATE_LOOKED_FOR_MS = 1_000
+# How often they look for what can be compacted; it is fifteen seconds by default, and each look
+# goes through all topics.
+CLEANED_EVERY_MS = 5_000
 PROPERTIES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(LATE_LOOKED_FOR_MS),
+    "log.cleaner.backoff.ms": str(CLEANED_EVERY_MS),
     # Each thread that has nothing to do looks for work three times a second.
     "num.network.threads": "1",
     "num.io.threads": "2",

@@ -18,6 +18,7 @@ from mirrors.domain.cluster_snapshot import TopicPartition
 from mirrors.models import Cluster
 from mirrors.models import Flow as Row
 from mirrors.services.offsets.run_index import refresh_index
+from tests.conftest import CLEANED_EVERY_MS
 from tests.pages import world as rows
 from tests.spark.lab import Flow, Lab, position, unique, wait_for
 from tests.spark.nasty_source import AdverseProducer
@@ -183,8 +184,8 @@ class AdverseTopics:
         while self.written.written < reached + 4 * A_STRETCH or self._end(tp) < read + 20:
             assert self.written.failure is None
             time.sleep(0.05)
-        # The cleaner comes by every second.
-        time.sleep(2.5)
+        # The cleaner comes by meanwhile.
+        time.sleep(CLEANED_EVERY_MS / 1000 + 1.5)
         self._delete(tp, self._end(tp) - 5)
         for copying in self.flows:
             copying.flow.change(desired="running")

@@ -16,7 +16,6 @@ DEFAULTS = {
     "share.coordinator.state.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
     "log.cleaner.dedupe.buffer.size": "16777216",
-    "log.cleaner.backoff.ms": "1000",
     # A broker killed with -9 may not register again before its old session ends (9 s by default).
     "broker.session.timeout.ms": "6000",
     "broker.heartbeat.interval.ms": "1000",
