@@ -135,6 +135,7 @@ SCHEDULES = ListSpec(
             ("owed",),
             number=True,
             title="Records not yet replicated, as last seen: what a run now would replicate",
+            total="account.total",
         ),
         Column("as_of", "As of", ("as_of",)),
         Column("last_started", "Last run"),
@@ -159,7 +160,7 @@ NEXT_RUNS = ListSpec(
     columns=(
         Column("next_at", "Next run"),
         Column("label", "Flow"),
-        Column("offset_lag", "Would move now", number=True),
+        Column("offset_lag", "Would move now", number=True, total="account.total"),
         Column("sentence", "Now"),
     ),
 )
@@ -188,8 +189,16 @@ TOPOLOGY_FLOWS = ListSpec(
             ("time_lag_ms",),
             number=True,
             title="Age of the oldest record not yet replicated: the data loss of a failover now",
+            total="account.total",
         ),
-        Column("offset_lag", "Lag", ("owed",), number=True, title="Records not yet replicated"),
+        Column(
+            "offset_lag",
+            "Lag",
+            ("owed",),
+            number=True,
+            title="Records not yet replicated",
+            total="account.total",
+        ),
         Column("records_per_second", "Records/s", number=True),
         Column("bytes_per_second", "Bytes/s", number=True),
         Column("as_of", "As of", ("as_of",)),
@@ -242,12 +251,13 @@ FLOWS_BY_TROUBLE = ListSpec(
     columns=(
         Column("label", "Flow"),
         Column("shown_state", "State"),
-        Column("offset_lag", "Lag", number=True),
+        Column("offset_lag", "Lag", number=True, total="account.total"),
         Column(
             "time_lag_ms",
             "RPO",
             number=True,
             title="Age of the oldest record not yet replicated: what a failover would lose now",
+            total="account.total",
         ),
         *in_files("rpo_seconds"),
         on_page("Last hour", title="RPO, minute by minute"),
@@ -260,16 +270,17 @@ FLOWS_BY_TROUBLE = ListSpec(
         Column("reason", "Reason"),
     ),
 )
+_LAGS = tuple(Column(key, field=None, total="total") for key in ("time_lag_ms", "offset_lag"))
 # The overview shows these without headings.
 WORST_TOPICS = ListSpec(
     "topics furthest behind",
     rows="worst",
-    columns=in_files("flow.name", "topic", "time_lag_ms", "offset_lag", "as_of"),
+    columns=(*in_files("flow.name", "topic"), *_LAGS, *in_files("as_of")),
 )
 WORST_GROUPS = ListSpec(
     "groups furthest behind",
     rows="groups",
-    columns=in_files("flow.name", "group", "topic", "time_lag_ms", "offset_lag"),
+    columns=(*in_files("flow.name", "group", "topic"), *_LAGS),
 )
 COMPONENTS = ListSpec(
     "component health",

@@ -10,7 +10,7 @@ from rest_framework import serializers
 
 from mirrors.api.base import StrictModelSerializer, StrictSerializer
 from mirrors.domain.account.partition import Certainty, State
-from mirrors.domain.account.totals import Total
+from mirrors.domain.account.totals import CERTAINTY_OF, LOWER_BOUNDS, Total
 from mirrors.models import Flow, FlowPartition, FlowTopic
 from mirrors.services.clock import milliseconds, moment
 
@@ -20,8 +20,6 @@ _CERTAINTY = (
     "counted: exactly this number. at_most: an upper bound, by offsets. at_least: a lower bound, "
     "since a part is unknown or the observation is old. unknown: the amount is unknown."
 )
-_CERTAINTY_OF = {"offset_lag": "certainty", "time_lag_ms": "time_lag_certainty"}
-_LOWER_BOUNDS: tuple[Certainty, ...] = ("at_least", "unknown")
 
 
 class OwedSerializer(StrictSerializer):
@@ -81,8 +79,8 @@ class ExactLags(serializers.Serializer[Any]):
     def to_representation(self, instance: Any) -> Any:
         found = super().to_representation(instance)
         owed = found["owed"]
-        for name, certainty in _CERTAINTY_OF.items():
-            if name in found and (owed is None or owed[certainty] in _LOWER_BOUNDS):
+        for name, certainty in CERTAINTY_OF.items():
+            if name in found and (owed is None or owed[certainty] in LOWER_BOUNDS):
                 found[name] = None
         return found
 

@@ -24,6 +24,7 @@ class Column:
     - `sort`: the fields to order by; empty if it cannot be sorted.
     - `title`: explains the figure; the tooltip of the heading and the description in OpenAPI.
     - `field`: the REST field, by default the key; None if REST does not have it.
+    - `total`: for an amount that is owed or its age: the path of the `Total` that states it.
     """
 
     key: str
@@ -35,6 +36,7 @@ class Column:
     field: str | None = SAME
     # The heading is read aloud, but not drawn: a column of buttons.
     hidden: bool = False
+    total: str = ""
 
     @property
     def rest_name(self) -> str | None:

@@ -23,13 +23,21 @@ FLOWS = ListSpec(
         Column("label", "Flow", ("source__alias", "target__alias"), field="name"),
         *in_rest("source", "target", "labels", "properties", "transforms", "desired_state"),
         Column("observed_state", "State", ("observed_state",)),
-        Column("offset_lag", "Lag", ("owed",), number=True, title="Records not yet replicated"),
+        Column(
+            "offset_lag",
+            "Lag",
+            ("owed",),
+            number=True,
+            title="Records not yet replicated",
+            total="account.total",
+        ),
         Column(
             "time_lag_ms",
             "Time lag",
             ("time_lag_ms",),
             number=True,
             title="Age of the oldest record not yet replicated: what a failover would lose now",
+            total="account.total",
         ),
         Column("copied", "Topics", ("copied",), number=True, field=None),
         Column(
@@ -66,8 +74,9 @@ TOPICS = ListSpec(
             ("owed",),
             number=True,
             title="Records not replicated, at most: markers and compacted records have offsets too",
+            total="total",
         ),
-        Column("time_lag_ms", "Time lag", ("time_lag_ms",), number=True),
+        Column("time_lag_ms", "Time lag", ("time_lag_ms",), number=True, total="total"),
         Column(
             "records_per_second",
             "Records/s",
@@ -103,8 +112,8 @@ BEHIND = ListSpec(
     columns=(
         Column("topic", "Topic"),
         Column("state", "State"),
-        Column("offset_lag", "Lag", number=True),
-        Column("time_lag_ms", "Time lag", number=True),
+        Column("offset_lag", "Lag", number=True, total="total"),
+        Column("time_lag_ms", "Time lag", number=True, total="total"),
         Column("reason", "Reason"),
     ),
 )
@@ -114,8 +123,8 @@ PARTITIONS = ListSpec(
         Column("topic", "Topic", ("topic", "partition")),
         Column("partition", "Partition", ("partition", "topic"), number=True),
         Column("state", "State", ("state",)),
-        Column("offset_lag", "Lag", ("offset_lag",), number=True),
-        Column("time_lag_ms", "Time lag", ("time_lag_ms",), number=True),
+        Column("offset_lag", "Lag", ("offset_lag",), number=True, total="total"),
+        Column("time_lag_ms", "Time lag", ("time_lag_ms",), number=True, total="total"),
         Column(
             "position",
             "Position",

@@ -14,8 +14,11 @@ from typing import Any
 from django.core.paginator import Page, Paginator
 from django.db.models import F, Model, OrderBy, Q, QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
+from django.utils import timezone
 
+from mirrors.domain.account.totals import CERTAINTY_OF, LOWER_BOUNDS
 from mirrors.lists.columns import Column, ListSpec
+from mirrors.services.clock import milliseconds
 
 PAGE_SIZE = 50
 _MARKS = "=+-@\t\r"
@@ -164,10 +167,11 @@ def clean(text: str) -> str:
 
 def download(kind: str, spec: ListSpec, rows: Iterable[Any], name: str) -> StreamingHttpResponse:
     """Rows as a streamed file."""
-    keys = [column.key for column in spec.file_columns]
+    columns = spec.file_columns
     mime, write = _FORMATS[kind]
+    facts = (_facts(columns, row, milliseconds(timezone.now())) for row in rows)
     return StreamingHttpResponse(
-        write(keys, rows),
+        write([column.key for column in columns], facts),
         content_type=f"{mime}; charset=utf-8",
         headers={"Content-Disposition": f'attachment; filename="{name}.{kind}"'},
     )
@@ -180,28 +184,41 @@ class _LineBuffer:
         return line
 
 
-def _csv(keys: Sequence[str], rows: Iterable[Any]) -> Iterator[str]:
+def _facts(columns: Iterable[Column], row: Any, now: int) -> dict[str, Any]:
+    return {column.key: _plain(_exact(row, column, now)) for column in columns}
+
+
+def _exact(row: Any, column: Column, now: int) -> Any:
+    """A figure that a file can have: it has no sign for a lower bound."""
+    value = value_of(row, column.key)
+    if not column.total or value is None:
+        return value
+    total = value_of(row, column.total)
+    is_bound = getattr(total.as_of(now), CERTAINTY_OF[column.key]) in LOWER_BOUNDS
+    return None if is_bound else value
+
+
+def _csv(keys: Sequence[str], rows: Iterable[dict[str, Any]]) -> Iterator[str]:
     writer = csv.writer(_LineBuffer())
     yield writer.writerow(keys)
     for row in rows:
-        yield writer.writerow([_cell(value_of(row, key)) for key in keys])
+        yield writer.writerow(map(_cell, row.values()))
 
 
-def _json(keys: Sequence[str], rows: Iterable[Any]) -> Iterator[str]:
+def _json(_keys: Sequence[str], rows: Iterable[dict[str, Any]]) -> Iterator[str]:
     yield "["
     for at, row in enumerate(rows):
-        facts = {key: _plain(value_of(row, key)) for key in keys}
-        yield f"{',' if at else ''}\n{json.dumps(facts, ensure_ascii=False)}"
+        yield f"{',' if at else ''}\n{json.dumps(row, ensure_ascii=False)}"
     yield "\n]\n"
 
 
-def _json_lines(keys: Sequence[str], rows: Iterable[Any]) -> Iterator[str]:
+def _json_lines(_keys: Sequence[str], rows: Iterable[dict[str, Any]]) -> Iterator[str]:
     for row in rows:
-        facts = {key: _plain(value_of(row, key)) for key in keys}
-        yield f"{json.dumps(facts, ensure_ascii=False)}\n"
+        yield f"{json.dumps(row, ensure_ascii=False)}\n"
 
 
-_FORMATS: dict[str, tuple[str, Callable[[Sequence[str], Iterable[Any]], Iterator[str]]]] = {
+_Write = Callable[[Sequence[str], Iterable[dict[str, Any]]], Iterator[str]]
+_FORMATS: dict[str, tuple[str, _Write]] = {
     "csv": ("text/csv", _csv),
     "json": ("application/json", _json),
     "jsonl": ("application/x-ndjson", _json_lines),
@@ -221,7 +238,6 @@ def _plain(value: Any) -> Any:
 
 def _cell(value: Any) -> Any:
     """A cell that a spreadsheet does not take for a formula."""
-    value = _plain(value)
     if isinstance(value, str) and value.startswith(tuple(_MARKS)):
         return f"'{value}"
     return value

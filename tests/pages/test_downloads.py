@@ -10,7 +10,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from mirrors.models import FlowPlan, HeartbeatState
+from mirrors.domain.settings.flow_control import SCHEDULE
+from mirrors.models import Flow, FlowPartition, FlowPlan, GroupOffset, HeartbeatState
 from monitoring.models import Channel, Delivery, Silence
 from tests.pages import world
 
@@ -95,3 +96,29 @@ def test_every_other_table_has_files(admin: Client, path: str, column: str) -> N
 
 def test_files_of_a_page_need_its_role(viewer: Client) -> None:
     assert viewer.get("/people/?as=csv").status_code == 403
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/flows/?", "/topology/?", "/flows/{pk}/topics/?q=orders&", "/flows/{pk}/partitions/?",
+     "/flows/{pk}/?of=behind&", "/flows/{pk}/topics/orders/?", "/schedules/?", "/?of=flows&",
+     "/?of=worst&", "/?of=groups&"],
+)  # fmt: skip
+def test_a_file_has_no_lag_of_which_only_a_lower_bound_is_known(viewer: Client, path: str) -> None:
+    flow = world.busy()
+    Flow.objects.update(observed_state="running", properties={SCHEDULE: "0 4 * * *"})
+    FlowPartition.objects.filter(flow=flow, partition=0).update(offset_lag=7, time_lag_ms=50)
+    GroupOffset.objects.create(
+        flow=flow, group="app", topic="orders", partition=0, as_of=timezone.now()
+    )
+    address = f"{path.format(pk=flow.pk)}as="
+
+    def lags() -> list[tuple[object, ...]]:
+        rows = json.loads(viewer.get(f"{address}json").getvalue())
+        return [tuple(row.get(key, 0) for key in ("offset_lag", "time_lag_ms")) for row in rows]
+
+    assert any(known for row in lags() for known in row)
+    # The source is silent: who knows what it has by now.
+    world.silence(flow, seconds=50)
+    assert set(lags()) <= {(None, None), (None, 0)}
+    assert ",," in viewer.get(f"{address}csv").getvalue().decode()

@@ -11,6 +11,9 @@ from mirrors.domain.account.partition import SEVERITY, Certainty, State
 
 # An older observation of the source gives only a lower bound.
 OLD_AFTER_MS = 30_000
+# Amounts for readers that cannot show a certainty, with the attribute of a total that says it.
+CERTAINTY_OF = {"offset_lag": "certainty", "time_lag_ms": "time_lag_certainty"}
+LOWER_BOUNDS: tuple[Certainty, ...] = ("at_least", "unknown")
 NEVER_OWED: frozenset[State] = frozenset({"filtered", "deleted_on_source"})
 # The number of topics with an unknown amount that are named.
 NAMED = 3
