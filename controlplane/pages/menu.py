@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Hashable
 from typing import Any
 
 from django.db.models import Count, F, QuerySet, Value
@@ -11,7 +13,8 @@ from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from mirrors.models import Cluster, FailoverRun, Flow
-from mirrors.models.access.grants import showing
+from mirrors.models.access.grants import limits, showing
+from mirrors.models.statements import MOMENT, Statement
 from monitoring.models.alerts import unsilenced_alerts
 
 # Severities, most severe first, with the CSS state of each.
@@ -38,16 +41,7 @@ def menu(request: HttpRequest) -> dict[str, Any]:
 
 
 def count() -> Counts:
-    rows = _count_rows("flows", Flow.objects.all()).union(
-        _count_rows("clusters", Cluster.objects.all()),
-        _count_rows("runs", FailoverRun.objects.filter(ended_at=None)),
-        unsilenced_alerts(timezone.now())
-        .order_by()
-        .values_list(F("severity"))
-        .annotate(n=Count("pk")),
-        all=True,
-    )
-    found = dict(rows)
+    found: dict[str, int] = dict(_statement(limits()).rows({MOMENT: timezone.now()}))
     firing = [severity for severity in _TONES if found.get(severity)]
     return Counts(
         flows=found.get("flows", 0),
@@ -56,6 +50,19 @@ def count() -> Counts:
         alerts=sum(found[severity] for severity in firing),
         tone=_TONES[firing[0]] if firing else "",
     )
+
+
+# One for each part of the installation that somebody may view.
+@functools.lru_cache(maxsize=256)
+def _statement(_: Hashable) -> Statement:
+    """The counts at a moment, of the rows that the managers read now."""
+    rows = _count_rows("flows", Flow.objects.all()).union(
+        _count_rows("clusters", Cluster.objects.all()),
+        _count_rows("runs", FailoverRun.objects.filter(ended_at=None)),
+        unsilenced_alerts(MOMENT).order_by().values_list(F("severity")).annotate(n=Count("pk")),
+        all=True,
+    )
+    return Statement(rows)
 
 
 def _count_rows(name: str, rows: QuerySet[Any]) -> QuerySet[Any]:

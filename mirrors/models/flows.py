@@ -105,10 +105,14 @@ class Flow(Owned):
 
     @classmethod
     def rows_reached(cls, where: Reach, right: Right) -> Q:
-        source, target = Q(source__in=where.clusters), Q(target__in=where.clusters)
-        ends = source | target if right is Right.VIEW else source & target
-        labelled = FlowLabel._base_manager.filter(name__in=where.labels).values("flow")
-        return Q(pk__in=where.flows) | Q(pk__in=labelled) | ends
+        found = Q(pk__in=where.flows)
+        if where.labels:
+            labelled = FlowLabel._base_manager.filter(name__in=where.labels).values("flow")
+            found |= Q(pk__in=labelled)
+        if where.clusters:
+            source, target = Q(source__in=where.clusters), Q(target__in=where.clusters)
+            found |= source | target if right is Right.VIEW else source & target
+        return found
 
     @property
     def access_subject(self) -> Subject:

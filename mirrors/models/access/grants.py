@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from typing import Any, ClassVar, TypeVar
 
 from django.conf import settings
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, User
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, User
 from django.core.exceptions import PermissionDenied
 from django.db import models
 from django.db.models import Exists, F, Q, QuerySet, Value
@@ -34,6 +34,7 @@ from mirrors.domain.access.rights import (
     rights_everywhere,
 )
 from mirrors.models.access.roles import Role, remember_group_names, scope_of
+from mirrors.models.statements import NUMBER, Statement
 
 View = TypeVar("View", bound=Callable[..., Any])
 Person = AbstractBaseUser | AnonymousUser
@@ -48,7 +49,7 @@ class Access:
     def __init__(self, user: User) -> None:
         self.user = user
         # One query for both: most people have no row, and no further query.
-        found = list(user.groups.values_list("name", Exists(self._rows)))
+        found = _groups_of_person().rows({NUMBER: user.pk})
         names = frozenset(name for name, _ in found)
         remember_group_names(user, names)
         self._has_rows = any(has for _, has in found) or not found
@@ -64,13 +65,8 @@ class Access:
     def grants(self) -> tuple[Grant, ...]:
         """All grants: the roles of the person, those to the person, to sign-in groups."""
         roles = [role for name in self._roles for role in OF_EVERYTHING.get(name, ())]
-        rows = (row.grant for row in self._rows) if self._has_rows else ()
+        rows = (row.grant for row in _rows_of(self.user.pk)) if self._has_rows else ()
         return (*(Grant(role) for role in sorted(roles)), *rows)
-
-    @property
-    def _rows(self) -> QuerySet[AccessGrant]:
-        groups = SignInGroup.objects.filter(user=self.user).values("name")
-        return AccessGrant.objects.filter(Q(user=self.user) | Q(group__in=groups))
 
     def may(self, right: Right, on: Subject | Owned = INSTALLATION) -> tuple[bool, str]:
         """Whether the person has the right on the subject, and why or why not."""
@@ -97,6 +93,18 @@ class Access:
 
     def reach(self, right: Right) -> Reach:
         return reach(self.grants if right in self._cap else (), right)
+
+
+def _rows_of(user: int) -> QuerySet[AccessGrant]:
+    groups = SignInGroup.objects.filter(user=user).values("name")
+    return AccessGrant.objects.filter(Q(user=user) | Q(group__in=groups))
+
+
+@functools.cache
+def _groups_of_person() -> Statement:
+    """The names of the person's groups, each with whether the person has a row."""
+    groups = Group.objects.filter(user=NUMBER)
+    return Statement(groups.values_list("name", Exists(_rows_of(NUMBER))))
 
 
 def access_of(user: Person) -> Access | None:
@@ -149,6 +157,11 @@ class Request:
     access: Access
     right: Right
     filtered: bool
+
+    @property
+    def shown(self) -> Right:
+        """The right on the rows that are read; a token for `/metrics` has no right to view."""
+        return self.right if self.right is Right.SCRAPE else Right.VIEW
 
 
 _request: ContextVar[Request | None] = ContextVar("request of a person with grants", default=None)
@@ -225,11 +238,7 @@ def showing() -> Iterator[None]:
 def seen(rows: QuerySet[Any]) -> QuerySet[Any]:
     """The rows that the person of this request may view; all outside of one."""
     now = _request.get()
-    if now is None:
-        return rows
-    # A token for `/metrics` has no right to view.
-    right = now.right if now.right is Right.SCRAPE else Right.VIEW
-    return _reached(rows, now.access, right)
+    return rows if now is None else _reached(rows, now.access, now.shown)
 
 
 def filtered(rows: QuerySet[Any]) -> QuerySet[Any]:
@@ -238,6 +247,14 @@ def filtered(rows: QuerySet[Any]) -> QuerySet[Any]:
     if shard is not None:
         rows = rows.filter(shard.rows_of(rows.model))
     return seen(rows) if now is not None and now.filtered else rows
+
+
+def limits() -> tuple[Shard | None, Right | None, Reach | None]:
+    """What limits the rows that managers read now: equal limits give equal queries."""
+    now = _request.get()
+    if now is None or not now.filtered or now.access.everywhere(now.shown):
+        return _shard.get(), None, None
+    return _shard.get(), now.shown, now.access.reach(now.shown)
 
 
 def sees_everything() -> bool:
