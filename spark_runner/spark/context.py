@@ -36,6 +36,8 @@ from spark_runner.spark.settings import (
 )
 
 MASTER_DEADLINE_S = 5.0
+# How long a runner that stops waits for its Java.
+END_DEADLINE_S = 8.0
 STANDALONE = "spark://"
 # Threads of a local master cost nothing until used. The 4 is the number of tries of a task.
 LOCAL = re.compile(r"local(\[(\d+|\*)(,\d+)?\])?$")
@@ -87,9 +89,18 @@ def is_local(master: str) -> bool:
 
 
 def open_context(
-    *, name: str, master: str, directory: Path, java: str, views: SparkViews | None = None
+    *,
+    name: str,
+    master: str,
+    directory: Path,
+    java: str,
+    views: SparkViews | None = None,
+    leaves_archive: bool = False,
 ) -> SparkContext:
-    """Start the JVM and the context. Raises InvalidMaster, and what Spark raises."""
+    """Start the JVM and the context. Raises InvalidMaster, and what Spark raises.
+
+    `leaves_archive`: as for `java_options`.
+    """
     python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if is_local(master):
         os.environ["PYSPARK_PYTHON"] = python = sys.executable
@@ -106,7 +117,7 @@ def open_context(
         local=is_local(master),
         unauthenticated=bool(os.environ.get(UNAUTHENTICATED)),
         directory=directory,
-        java_options=java_options(java, directory),
+        java_options=java_options(java, directory, leaves_archive=leaves_archive),
         views=views,
     )
     for key, value in settings.items():
@@ -129,7 +140,7 @@ def open_context(
     return context
 
 
-def close_context(context: SparkContext, java: str) -> None:
+def close_context(context: SparkContext, java: str, deadline_s: float = END_DEADLINE_S) -> None:
     """Stop Spark and the JVM. Keep the class-data archive that the JVM leaves."""
     gateway: Any = SparkContext._gateway
     # A Java process that has died cannot be stopped.
@@ -144,7 +155,7 @@ def close_context(context: SparkContext, java: str) -> None:
         try:
             with contextlib.suppress(OSError):
                 process.stdin.close()
-            process.wait(timeout=8)
+            process.wait(timeout=deadline_s)
         except subprocess.TimeoutExpired:
             # Otherwise it would write its archive when nobody uses it any more.
             process.kill()

@@ -67,7 +67,7 @@ def _remove(lock: Path, paths: list[Path]) -> None:
 
 MIN_JAVA = 17
 _LONGEST_TEMPORARY = 60
-_JVM = (
+JVM = (
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
     # Otherwise Java fills 100 MB of young generation before it collects.
@@ -112,9 +112,13 @@ def check_java() -> str:
     return java
 
 
-def java_options(java: str, directory: Path) -> str:
-    """Options of the driver's Java. The runner's directory holds its log."""
-    options = [*_JVM, *_archive_option(java), f"-Dlog4j2.configurationFile={_log4j(directory)}"]
+def java_options(java: str, directory: Path, *, leaves_archive: bool = False) -> str:
+    """Options of the driver's Java. The runner's directory holds its log.
+
+    `leaves_archive`: write one whatever other processes are to do (`class_data_archive`).
+    """
+    archive = _write_option(java) if leaves_archive else _archive_option(java)
+    options = [*JVM, *archive, f"-Dlog4j2.configurationFile={_log4j(directory)}"]
     return " ".join(map(_quoted, [*options, *_temporary()]))
 
 
@@ -122,8 +126,8 @@ def keep_archive(java: str, *, ended_well: bool) -> None:
     """Keep the class-data archive that Java wrote at its end, for the next start."""
     fresh = _fresh_archive(java)
     if ended_well and fresh.exists():
-        fresh.rename(_archive(java))
-        prune(_archive(java), time.time())
+        fresh.rename(archive_of(java))
+        prune(archive_of(java), time.time())
     fresh.unlink(missing_ok=True)
 
 
@@ -148,7 +152,7 @@ def cache_directory() -> Path:
     return Path(chosen) if chosen else Path(base) / "understudy"
 
 
-def _archive(java: str) -> Path:
+def archive_of(java: str) -> Path:
     """One archive for each Java and Spark version, because the JVM ignores an archive of
     another."""
     facts = f"{Path(java).resolve()} {Path(java).stat().st_mtime_ns} {pyspark.__version__}"
@@ -158,7 +162,7 @@ def _archive(java: str) -> Path:
 
 
 def _fresh_archive(java: str) -> Path:
-    return _archive(java).with_suffix(f".{os.getpid()}")
+    return archive_of(java).with_suffix(f".{os.getpid()}")
 
 
 def _archive_option(java: str) -> list[str]:
@@ -166,10 +170,10 @@ def _archive_option(java: str) -> list[str]:
 
     Only the first one: writing takes seconds of CPU, also when the runner was killed.
     """
-    archive = _archive(java)
+    archive = archive_of(java)
     if archive.exists():
         mark_used(archive)
-        return [f"-XX:SharedArchiveFile={archive}"]
+        return [read_option(archive)]
     try:
         archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = archive.with_suffix(".lock").open("w")
@@ -185,7 +189,15 @@ def _archive_option(java: str) -> list[str]:
     for left in archive.parent.glob(f"{archive.stem}.[0-9]*"):
         with contextlib.suppress(OSError):
             left.unlink()
+    return _write_option(java)
+
+
+def _write_option(java: str) -> list[str]:
     return [f"-XX:ArchiveClassesAtExit={_fresh_archive(java)}"]
+
+
+def read_option(archive: Path) -> str:
+    return f"-XX:SharedArchiveFile={archive}"
 
 
 def _log4j(directory: Path) -> Path:

@@ -11,6 +11,7 @@ import pytest
 from controlplane.demo.processes.guard import Guard
 from mirrors.domain.transforms.modules import FUNCTIONS_DIR
 from tests.spark.lab import Lab
+from tests.spark.local_session import class_data_archive
 from tests.spark.test_spark_settings import written
 
 # A secret that rules on records may use.
@@ -96,6 +97,7 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def runner_env(guard: Guard, functions: Path) -> dict[str, str]:
     """Whatever happens to the tests, the guard ends what they started."""
+    class_data_archive()
     added = {MASK_VARIABLE: MASK_KEY, FUNCTIONS_DIR: str(functions)}
     return {**os.environ, **guard.environment, **added}
 

@@ -1,14 +1,42 @@
-"""Spark within the process of the tests."""
+"""Spark within the process of the tests, and the class-data archive of every Spark of the tests."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import functools
+import subprocess
+import sys
+from pathlib import Path
+
 from pyspark.sql import SparkSession
 
-# Quick to start beats quick under load. The first session of a process starts its Java.
-_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+from spark_runner.spark.java import JVM, archive_of, cache_directory, check_java, read_option
 
 
 def builder(master: str) -> SparkSession.Builder:
-    """Without Spark's pages."""
+    """Without Spark's pages. The first session of a process starts its Java."""
     found = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
-    return found.config("spark.driver.extraJavaOptions", _JVM)
+    archive = class_data_archive()
+    options = JVM if archive is None else (*JVM, read_option(archive))
+    return found.config("spark.driver.extraJavaOptions", " ".join(options))
+
+
+@functools.cache
+def class_data_archive() -> Path | None:
+    """Made by the first session that needs it; without it each Spark starts three times slower."""
+    archive = archive_of(check_java())
+    if archive.exists():
+        return archive
+    try:
+        cache_directory().mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = (cache_directory() / "spark-tests.lock").open("a")
+    except OSError:
+        return None
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not archive.exists():
+            command = [sys.executable, "-m", "spark_runner.spark.class_data_archive"]
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                subprocess.run(command, capture_output=True, check=False, timeout=200)
+    return archive if archive.exists() else None
