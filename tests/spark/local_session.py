@@ -17,6 +17,8 @@ from spark_runner.spark.java import JVM, archive_of, cache_directory, check_java
 def builder(master: str) -> SparkSession.Builder:
     """Without Spark's pages. The first session of a process starts its Java."""
     found = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
+    # It has imported what tasks need, before it forks.
+    found = found.config("spark.python.daemon.module", "spark_runner.spark.worker_daemon")
     archive = class_data_archive()
     options = JVM if archive is None else (*JVM, read_option(archive))
     return found.config("spark.driver.extraJavaOptions", " ".join(options))

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_runner.spark.java import java_options, keep_archive
+from spark_runner.spark.class_data_archive import make_archive
+from spark_runner.spark.java import java_options, keep_archive, read_option
+from tests.spark.local_session import class_data_archive
 
 
 @pytest.fixture
@@ -54,3 +56,14 @@ def test_a_cache_that_cannot_be_written_to_costs_nothing_but_time(
     options = java_options(java, tmp_path)
     assert promised(options) == []
     assert "SharedArchiveFile" not in options
+
+
+def test_an_archive_made_beforehand_is_used_and_not_made_again(tmp_path: Path) -> None:
+    archive = class_data_archive()
+    assert archive is not None
+    before = archive.stat().st_ino
+    assert make_archive() == archive
+    assert archive.stat().st_ino == before
+    found = shutil.which("java")
+    assert found is not None
+    assert read_option(archive) in java_options(found, tmp_path).split()
