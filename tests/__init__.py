@@ -6,11 +6,14 @@ at 1 it runs here too. Said here, since all that tests import comes after this.
 
 import os
 
-import pytest
-
 from spark_runner.native import loader
 
-with pytest.MonkeyPatch.context() as switch:
-    switch.setenv(loader.SWITCH, os.environ.get(loader.SWITCH, "0"))
+# Without pytest: processes that tests start load this too.
+_before = os.environ.get(loader.SWITCH)
+try:
+    os.environ.setdefault(loader.SWITCH, "0")
     import spark_runner.engine
     import spark_runner.kafka_protocol  # noqa: F401
+finally:
+    if _before is None:
+        del os.environ[loader.SWITCH]

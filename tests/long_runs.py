@@ -24,6 +24,7 @@ _COMPOSE = "services/test_services.py"
 _RIGHTS = "api/test_object_rights.py"
 _ANSWERS = f"{_RIGHTS}::test_every_address_answers_as_declared"
 _READS = f"{_RIGHTS}::test_only_who_may_view_everything_reads_anything_of_the_other_team"
+_LEVELS = "wire/test_transaction_versions.py::test_every_record_crosses_once_whatever_befalls"
 _APPLICATION = "spark/test_application_failback.py"
 _SEARCH = "wire/test_chaos_search.py"
 _FIRST = "spark/test_first_start.py"
@@ -225,6 +226,8 @@ LONG: Mapping[str, str] = {
     f"{_DEAD}[not_kafka]": f"{_DEAD}[tls_broken]",
     f"{_COPIES}[record-MTLS-": f"{_COPIES}[record-TLS-]; the raw lane with each login",
     f"{_COPIES}[record-LOGIN": f"{_COPIES}[record-TLS-]; the raw lane with each login",
+    f"{_LEVELS}[0-27]": f"{_LEVELS}[0-12], the same level; [1-27], the same Produce version",
+    f"{_LEVELS}[1-12]": f"{_LEVELS}[1-27], the same level; [0-12], the same Produce version",
     "wire/test_crashes.py::test_killed_at_any_moment_nothing_is_lost_or_doubled[far-version-1]": (
         "the same near with version 1, and far with version 2"
     ),

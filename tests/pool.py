@@ -65,6 +65,16 @@ def _has_tests(path: Path) -> bool:
     return any(path.glob("test_*.py")) if path.is_dir() else path.match("test_*.py")
 
 
+# Files that use a broker of their own: the session that takes one takes all, as it starts once.
+TOGETHER = (
+    "wire/test_expiring_logins.py",
+    "wire/test_fetch_sessions.py",
+    "wire/test_flow_writer_outage.py",
+    "wire/test_retention.py",
+    "wire/test_write_permission.py",
+)
+
+
 class Pool:
     """Files that sessions take, each once, whichever asks first."""
 
@@ -72,13 +82,16 @@ class Pool:
         self._taken = directory / "taken"
         self._taken.mkdir(exist_ok=True)
         self._files = {ROOT / name: at for at, name in enumerate(files)}
+        together = [path for name in TOGETHER if (path := ROOT / "tests" / name) in self._files]
+        for path in together[1:]:
+            self._files[path] = self._files[together[0]]
 
     def __contains__(self, item: pytest.Item) -> bool:
         return item.path in self._files
 
-    def take(self, path: Path) -> bool:
+    def take(self, number: int) -> bool:
         try:
-            (self._taken / str(self._files[path])).touch(exist_ok=False)
+            (self._taken / str(number)).touch(exist_ok=False)
         except FileExistsError:
             return False
         return True
@@ -86,13 +99,13 @@ class Pool:
     def order(self, items: Sequence[pytest.Item], *, backwards: bool) -> Iterator[pytest.Item]:
         """The session's own, then what it takes, file by file, as it comes to it."""
         yield from (item for item in items if item not in self)
-        files: dict[Path, list[pytest.Item]] = {}
+        files: dict[int, list[pytest.Item]] = {}
         for item in items:
             if item in self:
-                files.setdefault(item.path, []).append(item)
-        for path in sorted(files, key=lambda path: self._files[path], reverse=backwards):
-            if self.take(path):
-                yield from files[path]
+                files.setdefault(self._files[item.path], []).append(item)
+        for number in sorted(files, reverse=backwards):
+            if self.take(number):
+                yield from files[number]
 
 
 def pytest_configure(config: pytest.Config) -> None:

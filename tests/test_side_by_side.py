@@ -40,6 +40,18 @@ def test_both_begin_with_their_own_and_take_each_file_of_the_pool_once(tmp_path:
     assert [item.path.stem[5:] for item in ran] == ["own", "own", "a", "e", "a", *"bcd"]
 
 
+def test_files_that_share_a_broker_run_in_one_session(tmp_path: Path) -> None:
+    names = ["tests/wire/test_a.py", *(f"tests/{name}" for name in pool.TOGETHER)]
+    items = [SimpleNamespace(path=pool.ROOT / name) for name in names]
+    one, two = (
+        pool.Pool(tmp_path, names).order(items, backwards=backwards)  # type: ignore[arg-type]
+        for backwards in (False, True)
+    )
+    assert next(two).path == items[1].path
+    assert [item.path for item in one] == [items[0].path]
+    assert [item.path for item in two] == [item.path for item in items[2:]]
+
+
 def test_files_of_the_pool_need_no_database() -> None:
     """Tests that do come first in their session, and those of the pool come last."""
     asks = re.compile(r"django_db|\b(transactional_)?db\b[:,)]|live_server|mark\.alone")

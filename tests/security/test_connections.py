@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 import uuid
 
@@ -23,6 +24,18 @@ def test_the_facts_of_a_connection_are_enough_for_a_client_of_our_own(
     connection = BrokerConnection(facts, *facts.bootstrap[0], client_id="test")
     with connection.connect(time.monotonic() + 10):
         assert connection.features["transaction.version"] == 2
+
+
+def test_a_cluster_with_a_ca_of_its_own_needs_no_other(
+    secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("The system's CAs are read, which takes long.")
+
+    monkeypatch.setattr(ssl.SSLContext, "load_default_certs", refuse)
+    facts = connection_facts(secured.spec("TLS"))
+    assert facts.tls is not None
+    assert facts.tls.cert_store_stats()["x509"] == 1
 
 
 def test_a_token_is_renewed_before_it_ends_and_the_connection_lives_on(

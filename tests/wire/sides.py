@@ -13,6 +13,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from mirrors.domain.errors import KafkaUnavailable
 from mirrors.domain.specs import ClusterSpec
 from mirrors.kafka.admin.topics import Admin, NewTopicSpec
+from mirrors.kafka.error_codes import Code
 from mirrors.kafka.producers.identity import ProducerIdentity
 from mirrors.kafka.protocol.list_offsets import EARLIEST, LATEST, list_offsets
 from mirrors.kafka.protocol.metadata import TopicView
@@ -21,6 +22,7 @@ from spark_runner.engine.batches.header_scan import AbortedFilter
 from spark_runner.kafka_protocol import compression, fetch, produce
 from spark_runner.kafka_protocol.batch_header import CONTROL, BatchStamper, Sequences
 from spark_runner.kafka_protocol.cluster import ClusterClient
+from spark_runner.kafka_protocol.connection import Connection
 from spark_runner.kafka_protocol.records import (
     Record,
     batches,
@@ -31,6 +33,16 @@ from spark_runner.kafka_protocol.records import (
 from spark_runner.kafka_protocol.request_header import FETCH, PRODUCE
 
 DEADLINE_S = 30.0
+# So long a topic is taken for what it was.
+KNOWN_S = 0.5
+# What a broker answers when its topic is another one by now, or is led by another broker.
+_OUTDATED = {
+    Code.UNKNOWN_TOPIC_OR_PARTITION,
+    Code.LEADER_NOT_AVAILABLE,
+    Code.NOT_LEADER_OR_FOLLOWER,
+    Code.UNKNOWN_TOPIC_ID,
+    Code.INCONSISTENT_TOPIC_ID,
+}
 
 
 def soon(seconds: float = DEADLINE_S) -> float:
@@ -51,6 +63,8 @@ class Side:
         self._idempotent: tuple[ProducerIdentity, BatchStamper] | None = None
         self._sequences: dict[tuple[str, int], Sequences] = {}
         self._admin: Admin | None = None
+        # When, and what: to ask for each batch takes longer than to send it.
+        self._views: dict[str, tuple[float, TopicView]] = {}
 
     def close(self) -> None:
         self.client.close()
@@ -107,8 +121,24 @@ class Side:
         self, topic: str, partition: int, batch: bytearray, **how: Any
     ) -> produce.ProduceResult:
         """One batch as it is: no identity, no sequence, unless it carries them already."""
-        view = self.client.describe([topic], soon())[topic]
-        connection = self.client.connection(view.leaders[partition].node, "test", soon())
+        was_known = topic in self._views
+        answer = self._send(topic, partition, batch, **how)
+        if was_known and answer.error in _OUTDATED:
+            del self._views[topic]
+            answer = self._send(topic, partition, batch, **how)
+        return answer
+
+    def _leader(self, topic: str, partition: int) -> tuple[TopicView, Connection]:
+        asked, view = self._views.get(topic, (0.0, None))
+        if view is None or time.monotonic() - asked > KNOWN_S or partition not in view.leaders:
+            view = self.client.describe([topic], soon())[topic]
+            self._views[topic] = time.monotonic(), view
+        return view, self.client.connection(view.leaders[partition].node, "test", soon())
+
+    def _send(
+        self, topic: str, partition: int, batch: bytearray, **how: Any
+    ) -> produce.ProduceResult:
+        view, connection = self._leader(topic, partition)
         version = connection.version(PRODUCE, 9, produce.MAX_VERSION, "Produce")
         writer = produce.RequestWriter(version, how.get("transactional_id"), timeout_ms=10_000)
         key = view.topic_id if version == produce.TOPIC_ID_VERSION else produce.name_key(topic)
@@ -189,8 +219,18 @@ class Side:
     def _fetch(
         self, topic: str, partition: int, at: int, isolation: int
     ) -> tuple[fetch.PartitionData, memoryview]:
-        view = self.client.describe([topic], soon())[topic]
-        connection = self.client.connection(view.leaders[partition].node, "test", soon())
+        was_known = topic in self._views
+        row, frame = self._fetch_once(topic, partition, at, isolation)
+        if was_known and row.error in _OUTDATED:
+            del self._views[topic]
+            row, frame = self._fetch_once(topic, partition, at, isolation)
+        assert row.error == 0, row
+        return row, frame
+
+    def _fetch_once(
+        self, topic: str, partition: int, at: int, isolation: int
+    ) -> tuple[fetch.PartitionData, memoryview]:
+        view, connection = self._leader(topic, partition)
         # Kafka 2.8 identifies topics by name.
         version = min(13, connection.versions[FETCH][1])
         session = fetch.FetchSession(
@@ -200,9 +240,7 @@ class Side:
         session.add(fetch.FetchPartition(key, partition, at, -1, -1, 1 << 24))
         connection.send([session.request(connection.next_correlation())], soon())
         frame = connection.receive(None, soon())
-        row = fetch.read_reply(frame, version)[1].partitions[0]
-        assert row.error == 0, row
-        return row, frame
+        return fetch.read_reply(frame, version)[1].partitions[0], frame
 
 
 class Transaction:

@@ -73,7 +73,7 @@ class Traffic:
                     now = int(time.time() * 1000)
                     rows.append(Record(0, now, b"%d" % number, chance.randbytes(500)))
                 self._side.write(self._topic, partition, rows, codec=compression.LZ4)
-            time.sleep(0.01)
+            time.sleep(0.03)
 
 
 def start(

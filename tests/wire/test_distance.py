@@ -176,7 +176,7 @@ def test_a_full_window_is_cut_and_every_record_arrives(
     delivery: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    depth, topic = Depth(monkeypatch), backlog(source, 400)
+    depth, topic = Depth(monkeypatch), backlog(source, 200)
     flow = Flow(source, target, delivery=delivery, commit_interval_ms="200")
     remote = flow.add(topic)
     with Running(flow, topic) as running, ConnectionFaults(relays, 7, every_s=1.0) as trouble:
@@ -255,7 +255,7 @@ def test_a_full_line_does_not_block_the_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A request that waits in a send buffer would let the other connections run dry."""
-    topic = backlog(source, 400)
+    topic = backlog(source, 200)
     flow = Flow(source, target, commit_interval_ms="500", producer_send_buffer_bytes="131072")
     flow.add(topic)
     sending: list[float] = []

@@ -98,7 +98,7 @@ def test_the_engine_sends_nothing_in_it_and_wakes_at_its_end(
     source.make(topic, 3)
     flow = Flow(source, target, commit_interval_ms="20")
     remote = flow.add(topic)
-    for _ in range(150):
+    for _ in range(50):
         for partition in range(3):
             source.write(topic, partition, [Record(0, NOW, b"k", os.urandom(200_000))])
     with Running(flow, topic) as running:

@@ -233,7 +233,7 @@ def _no_response(failed: FailedConnection) -> UnderstudyError:
 
 
 def _supports_tls(failed: FailedConnection) -> bool:
-    context = ssl.create_default_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     try:

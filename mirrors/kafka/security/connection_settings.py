@@ -81,10 +81,12 @@ def tls_context(spec: ClusterSpec) -> ssl.SSLContext | None:
     material = tls_material(spec)
     if material is None:
         return None
-    context = ssl.create_default_context()
     if material.ca:
+        # The system's CAs are not read: that takes longer than the rest of a connection.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         _load_ca(context, spec, material.ca)
+    else:
+        context = ssl.create_default_context()
     context.check_hostname = material.check_hostname
     if material.key is not None:
         _load_certificate(context, spec, material)
