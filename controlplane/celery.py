@@ -17,9 +17,9 @@ from typing import Any
 from celery import Celery
 from celery.apps import beat
 from celery.contrib.django.task import DjangoTask
-from celery.signals import celeryd_after_setup, worker_process_init
+from celery.signals import celeryd_after_setup, task_postrun, task_prerun
 from django.conf import settings
-from django.db import transaction
+from django.db import close_old_connections, transaction
 from django.utils.log import configure_logging
 from kombu.entity import Queue
 
@@ -70,9 +70,18 @@ def serve_this_host(instance: Any, **_: Any) -> None:
         queues.select_add(f"{RECONCILE}.{settings.UNDERSTUDY_HOST}")
 
 
-@worker_process_init.connect(weak=False)
+@celeryd_after_setup.connect(weak=False)
 def collect_garbage_less_often(**_: Any) -> None:
+    """Before the fork, so that the processes share the memory of all modules."""
     collect_less_often()
+
+
+@task_prerun.connect(weak=False)
+@task_postrun.connect(weak=False)
+def renew_connections(sender: Any, **_: Any) -> None:
+    """Close connections to the database that are old or broken, as a request does."""
+    if not sender.request.is_eager:
+        close_old_connections()
 
 
 app = App("understudy", task_cls=Task)

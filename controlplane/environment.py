@@ -108,6 +108,7 @@ def database(url: str) -> dict[str, Any]:
         return {
             "ENGINE": "django.db.backends.sqlite3",
             "NAME": urllib.parse.unquote(parts.path[1:]),
+            "CONN_MAX_AGE": 60,
             "OPTIONS": {
                 "timeout": 20,
                 # A writer locks at the start of its transaction, so it waits (timeout) instead

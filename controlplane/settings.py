@@ -331,6 +331,8 @@ SPECTACULAR_SETTINGS = {
 
 # --- the queue, the log -------------------------------------------------------------------------
 
+# Celery would close the connections to the database after each task; see `renew_connections`.
+CELERY_DB_REUSE_MAX = sys.maxsize
 CELERY_BROKER_URL = REDIS_URL = env_secret("REDIS_URL") or "redis://127.0.0.1:6379/0"
 
 LOGGING = logging_settings(env_str("UNDERSTUDY_LOG_LEVEL", "INFO"))
