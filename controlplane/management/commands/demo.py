@@ -9,7 +9,6 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
-from controlplane.demo import seed
 from controlplane.demo.errors import DemoError
 from controlplane.demo.run import check, run_demo
 from controlplane.demo.workspace import Workspace
@@ -37,6 +36,9 @@ class Command(BaseCommand):
         workspace = Workspace(options["dir"])
         try:
             if options["seed"]:
+                # The demo itself needs no models.
+                from controlplane.demo import seed  # noqa: PLC0415
+
                 sys.exit(seed.serve(sys.stdin, sys.stdout))
             if options["clean"]:
                 workspace.clean()
