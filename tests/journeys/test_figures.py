@@ -106,7 +106,7 @@ def after_it(ask: Callable[[], Any], is_new: Callable[[Any], bool], what: str) -
     until = time.monotonic() + PAGE_S
     while not is_new(found := ask()):
         assert time.monotonic() < until, f"{what} did not reach what was measured before"
-        time.sleep(0.2)
+        time.sleep(0.7)
     return found
 
 

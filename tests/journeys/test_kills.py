@@ -69,7 +69,8 @@ def kill_and_wait(stage: DemoStack, name: str) -> float:
     began, killed_at = time.monotonic(), time.time() * 1000
     while trouble := whats_wrong(stage, name, killed_at):
         assert time.monotonic() - began < BACK_WITHIN, f"after kill -9 of {name}: {trouble}"
-        time.sleep(0.3)
+        # Each look lists both flows and their partitions.
+        time.sleep(1)
     return time.monotonic() - began
 
 

@@ -94,7 +94,7 @@ class Scene:
             lambda: self.copied() > mark + 30,
             seconds=within - (time.monotonic() - since),
             what="copying",
-            pause=0.3,
+            pause=0.5,
         )
         return time.monotonic() - since
 

@@ -26,6 +26,8 @@ from mirrors import launcher
 from tests.postgres import Postgres
 
 ROOT = Path(__file__).resolve().parents[2]
+# How often the writer writes a record to each partition.
+_EVERY_S = 0.04
 CELERY = (sys.executable, "-m", "celery", "-A", "controlplane")
 
 
@@ -200,7 +202,7 @@ class Writer(threading.Thread):
         self.written = 0
 
     def run(self) -> None:
-        while not self._ended.wait(0.01):
+        while not self._ended.wait(_EVERY_S):
             for partition in range(self._partitions):
                 self._producer.produce(self._topic, str(self.written).encode(), partition=partition)
             self.written += 1
