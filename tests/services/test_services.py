@@ -40,7 +40,7 @@ def house(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[Co
     with Guard() as own:
         house = ComposeProcesses(tmp_path_factory.mktemp("services"), own, server.url)
         try:
-            house.start("kafka-primary", "kafka-backup", "redis")
+            house.start("redis")
             server.start()
             house.processes["migrate"].run(180)
             house.start("web", "worker", "tasks", "watch", "beat")
@@ -51,6 +51,13 @@ def house(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[Co
                 house.stop("redis")
             own.process_mark.end()
             server.close()
+
+
+@pytest.fixture(scope="module")
+def whole_house(house: ComposeProcesses) -> ComposeProcesses:
+    """With both clusters, which not every test needs."""
+    house.start("kafka-primary", "kafka-backup")
+    return house
 
 
 @pytest.mark.parametrize("name", compose.ours())
@@ -131,8 +138,9 @@ def test_an_image_without_an_engine_is_refused_in_a_sentence(tmp_path: Path) -> 
 
 
 def test_the_health_checks_of_the_file_come_to_say_yes(
-    house: ComposeProcesses, until: Callable[..., float]
+    whole_house: ComposeProcesses, until: Callable[..., float]
 ) -> None:
+    house = whole_house
     for name in ("redis", "kafka-primary", "kafka-backup", "web"):
         until(lambda name=name: house.is_healthy(name), 120, f"{name} is healthy")
     assert house.get("healthz") == (200, "ok\n")
@@ -155,8 +163,9 @@ def test_worker_tasks_and_beat_make_it_ready(
 
 
 def test_a_record_crosses_and_then_all_of_it_stops_and_leaves_no_process(
-    house: ComposeProcesses, until: Callable[..., float]
+    whole_house: ComposeProcesses, until: Callable[..., float]
 ) -> None:
+    house = whole_house
     until(lambda: house.get("readyz")[0] == 200, 120, "it is ready")
     write_a_record(house.kafka["kafka-primary"])
     house.manage("create_person", "ann", "--role", "admin", line="a-word-for-tests\n")
