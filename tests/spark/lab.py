@@ -76,7 +76,7 @@ class Lab:
             status = launcher.read_runner(self.directory)
             return status is not None and status.pid == process.pid and status.state == "ready"
 
-        wait_for(is_ready, seconds=seconds, what="the runner's start")
+        wait_for(is_ready, seconds=seconds, what="the runner's start", pause=0.2)
 
     def start_if_ended(self, *master: str, **views: Any) -> None:
         """The test before may have killed it; with what `start_runner` takes."""

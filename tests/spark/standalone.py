@@ -13,7 +13,9 @@ import psutil
 import pyspark
 
 from controlplane.demo.processes.ports import HOST, free_port
+from spark_runner.spark.java import read_option
 from tests.spark.lab import wait_for
+from tests.spark.local_session import class_data_archive
 from tests.spark.two_hosts import Namespace
 
 # What master, workers and runner share.
@@ -23,6 +25,8 @@ SHARED = (
 )
 JARS = Path(pyspark.__file__).parent / "jars"
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+# As Spark's launcher writes it: Java uses a class-data archive only with the same.
+_CLASS_PATH = (f"{JARS.parent}/conf", *map(str, JARS.glob("slf4j-api-*.jar")), f"{JARS}/*")
 
 
 class StandaloneCluster:
@@ -105,6 +109,8 @@ def standalone_cluster(
         "SPARK_SCALA_VERSION": "2.13",
     }
     address = f"spark://{host}:{port}"
+    archive = class_data_archive()
+    options = _JVM if archive is None else (*_JVM, read_option(archive))
     deploy = "org.apache.spark.deploy"
     web = ("--webui-port", "0", "--host")
 
@@ -112,7 +118,7 @@ def standalone_cluster(
         home = directory / name
         home.mkdir(parents=True)
         with (home / "out").open("wb") as out:
-            command = ["java", *_JVM, "-cp", f"{JARS}/*", *arguments]
+            command = ["java", *options, "-cp", ":".join(_CLASS_PATH), *arguments]
             if namespace is not None:
                 command = namespace.command(*command)
             cluster.processes.append(
