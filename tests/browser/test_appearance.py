@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from django.contrib.auth.models import User
 from playwright.sync_api import expect
 
 from mirrors.models import FailoverRun, Flow
+from tests.browser.axe import Colors, violations
 from tests.browser.conftest import Visitor
 from tests.pages import world
 
@@ -116,20 +115,6 @@ def _shot(visitor: Visitor, name: str, theme: str, width: int) -> None:
         visitor.page.screenshot(path=f"{directory}/{name}-{width}-{theme}.png")
 
 
-def _axe(visitor: Visitor, *, colours_alone: bool = False) -> list[str]:
-    options: dict[str, Any] = {"resultTypes": ["violations"]}
-    if colours_alone:
-        options["runOnly"] = {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}
-    if visitor.page.evaluate("typeof axe === 'undefined'"):
-        visitor.page.evaluate(Axe().axe_script)
-    run = "options => axe.run(options).then(found => found.violations)"
-    return [
-        f"{rule['id']}: {node['html'][:160]}: {node['failureSummary'][:200]}"
-        for rule in visitor.page.evaluate(run, options)
-        for node in rule["nodes"][:2]
-    ]
-
-
 def _widths_that_scroll_sideways(visitor: Visitor, name: str, theme: str) -> list[str]:
     wide = []
     for width in WIDTHS:
@@ -142,19 +127,24 @@ def _widths_that_scroll_sideways(visitor: Visitor, name: str, theme: str) -> lis
     return wide
 
 
-def _in_the_dark(visitor: Visitor, name: str) -> list[str]:
+def _in_the_dark(visitor: Visitor, name: str, colors: Colors) -> list[str]:
     """Colours apart both themes are the same page; who wants pictures wants them of both."""
     visitor.page.emulate_media(color_scheme="dark")
-    bad = _axe(visitor, colours_alone=True)
+    bad = colors.violations(visitor)
     if "UNDERSTUDY_SHOTS" in os.environ:
         bad += _widths_that_scroll_sideways(visitor, name, "dark")
     visitor.page.emulate_media(color_scheme="light")
     return [f"in the dark: {said}" for said in bad]
 
 
+@pytest.fixture(scope="module")
+def colors() -> Colors:
+    return Colors()
+
+
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_page_is_accessible_quiet_in_the_console_and_fits_every_width_in_both_themes(
-    visit: Callable[..., Visitor], flow: Flow, part: int
+    visit: Callable[..., Visitor], flow: Flow, part: int, colors: Colors
 ) -> None:
     visitor = visit(color_scheme="light")
     found: dict[str, list[str]] = {}
@@ -163,13 +153,31 @@ def test_every_page_is_accessible_quiet_in_the_console_and_fits_every_width_in_b
     keys = {"pk": flow.pk, "job": failed.pk, "person": admin.pk, "switch": switch.pk}
     for name in list(PAGES)[part::PARTS]:
         visitor.page.goto(PAGES[name].format(**keys))
-        bad = _axe(visitor)
-        bad += _in_the_dark(visitor, name)
+        bad = violations(visitor, colors=False)
+        bad += colors.violations(visitor)
+        bad += _in_the_dark(visitor, name, colors)
         bad += _widths_that_scroll_sideways(visitor, name, "light")
         if bad:
             found[name] = bad
     assert found == {}
     assert visitor.complaints == []
+
+
+def test_text_that_is_too_pale_is_found_after_other_pages_and_in_the_dark(
+    visit: Callable[..., Visitor], flow: Flow
+) -> None:
+    visitor, colors = visit(color_scheme="light"), Colors()
+    colors_of = (
+        "color => document.querySelectorAll('main td').forEach(one => one.style.color = color)"
+    )
+    for scheme, color in (("light", "#bbb"), ("dark", "#555")):
+        visitor.page.emulate_media(color_scheme=scheme)
+        visitor.page.goto("/clusters/")
+        assert colors.violations(visitor) == []
+        visitor.page.goto("/flows/")
+        assert colors.violations(visitor) == []
+        visitor.page.evaluate(colors_of, color)
+        assert "color-contrast" in "".join(colors.violations(visitor))
 
 
 def test_the_theme_follows_the_system_until_switched_and_then_stays(
@@ -196,7 +204,7 @@ def test_on_a_phone_the_menu_opens_from_a_button_and_its_pages_fit(
     expect(link).to_be_hidden()
     page.get_by_role("button", name="Menu").click()
     expect(link).to_be_visible()
-    assert _axe(visitor) == []
+    assert violations(visitor) == []
     page.keyboard.press("Escape")
     expect(link).to_be_hidden()
     page.get_by_role("button", name="Menu").click()

@@ -13,8 +13,9 @@ from playwright.sync_api import Page, expect
 from mirrors.models import Flow
 from monitoring.domain.history import FINE
 from monitoring.models import LagSample
+from tests.browser.axe import violations
 from tests.browser.conftest import Visitor
-from tests.browser.test_appearance import _axe, _widths_that_scroll_sideways
+from tests.browser.test_appearance import _widths_that_scroll_sideways
 
 POINTS = "document.querySelector('[data-figure*=\"/rpo/\"]').data[0].x.length"
 RANGES = """[...document.querySelectorAll('[data-figure]')]
@@ -67,7 +68,7 @@ def test_the_charts_draw_under_the_strict_policy_follow_their_rows_and_zoom_toge
     page.mouse.dblclick(box["x"] + box["width"] * 0.5, box["y"] + 50)
     _until(page, f"{RANGES}[0] > {wide!r} && new Set({RANGES}).size === 1")
     assert visitor.complaints == []
-    assert _axe(visitor) == []
+    assert violations(visitor) == []
     assert _widths_that_scroll_sideways(visitor, "flow-charts", "dark") == []
 
 

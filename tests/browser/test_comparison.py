@@ -7,8 +7,9 @@ from collections.abc import Callable
 from playwright.sync_api import expect
 
 from mirrors.models import Flow
+from tests.browser.axe import violations
 from tests.browser.conftest import Visitor
-from tests.browser.test_appearance import _axe, _widths_that_scroll_sideways
+from tests.browser.test_appearance import _widths_that_scroll_sideways
 from tests.pages.test_comparisons import finished
 
 
@@ -31,7 +32,7 @@ def test_a_comparison_is_asked_for_and_what_it_found_is_read(
         for part in ("", "partitions/"):
             page.goto(f"/comparisons/{run.pk}/{part}")
             name = f"comparison-{part.strip('/')}"
-            assert [*_axe(visitor), *_widths_that_scroll_sideways(visitor, name, theme)] == []
+            assert [*violations(visitor), *_widths_that_scroll_sideways(visitor, name, theme)] == []
     page.goto(f"/comparisons/{run.pk}/")
     expect(page.get_by_role("row", name="orders-0 offset 4")).to_contain_text("changed")
     assert visitor.complaints == []

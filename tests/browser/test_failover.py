@@ -10,8 +10,9 @@ from playwright.sync_api import expect
 from mirrors.models import FailoverRun, Flow
 from mirrors.services.failover import lifecycle
 from tests.api.test_failover_runs import PLAN
+from tests.browser.axe import violations
 from tests.browser.conftest import Visitor
-from tests.browser.test_appearance import _axe, _widths_that_scroll_sideways
+from tests.browser.test_appearance import _widths_that_scroll_sideways
 from tests.pages.test_failover_runbook import simulated_for
 from tests.pages.test_failover_simulation import finish
 
@@ -34,10 +35,10 @@ def test_a_simulation_is_two_clicks_away_and_shows_its_end_by_itself(
     expect(said).to_be_visible()
     expect(page.get_by_role("row", name="billing").first).to_contain_text("proven")
     expect(page.get_by_role("button", name="Simulate again")).to_be_visible()
-    found = [*_axe(visitor), *_widths_that_scroll_sideways(visitor, "failover", "light")]
+    found = [*violations(visitor), *_widths_that_scroll_sideways(visitor, "failover", "light")]
     assert found == []
     page.emulate_media(color_scheme="dark")
-    assert [*_axe(visitor), *_widths_that_scroll_sideways(visitor, "failover", "dark")] == []
+    assert [*violations(visitor), *_widths_that_scroll_sideways(visitor, "failover", "dark")] == []
     page.emulate_media(media="print")
     expect(said).to_be_visible()
     expect(page.get_by_role("navigation", name="Pages")).to_be_hidden()
@@ -56,7 +57,10 @@ def test_from_the_failover_page_to_the_last_confirmation_in_three_clicks(
     page.goto("/")
     page.get_by_role("link", name="Failover", exact=True).click()
     expect(page.get_by_role("heading", name="primary→backup")).to_be_visible()
-    assert [*_axe(visitor), *_widths_that_scroll_sideways(visitor, "failovers", "light")] == []
+    assert [
+        *violations(visitor),
+        *_widths_that_scroll_sideways(visitor, "failovers", "light"),
+    ] == []
     card = page.get_by_role("article", name="primary→backup")
     card.get_by_role("button", name="Planned switchover…").click()
     expect(page.get_by_role("heading", name="Simulating primary→backup")).to_be_visible()
@@ -87,7 +91,10 @@ def test_a_switchover_is_begun_from_its_simulation_and_steered_on_its_page(
     expect(page.get_by_text("12 records would be lost.")).to_be_visible()
     button = page.get_by_role("button", name="Switch over primary to backup")
     expect(button).to_be_disabled()
-    assert [*_axe(visitor), *_widths_that_scroll_sideways(visitor, "failover-begin", "light")] == []
+    assert [
+        *violations(visitor),
+        *_widths_that_scroll_sideways(visitor, "failover-begin", "light"),
+    ] == []
     page.get_by_label("Reason").fill("maintenance")
     page.get_by_label("to confirm").fill("backup")
     button.click()
@@ -98,8 +105,11 @@ def test_a_switchover_is_begun_from_its_simulation_and_steered_on_its_page(
     words = "Start the consumers on the target: Start the consumers, then confirm."
     FailoverRun.objects.filter(pk=run.pk).update(state="waiting", waits_for="person", reason=words)
     expect(page.get_by_text(words)).to_be_visible()
-    found = [*_axe(visitor), *_widths_that_scroll_sideways(visitor, "failover-run", "light")]
+    found = [*violations(visitor), *_widths_that_scroll_sideways(visitor, "failover-run", "light")]
     assert found == []
     page.emulate_media(color_scheme="dark")
-    assert [*_axe(visitor), *_widths_that_scroll_sideways(visitor, "failover-run", "dark")] == []
+    assert [
+        *violations(visitor),
+        *_widths_that_scroll_sideways(visitor, "failover-run", "dark"),
+    ] == []
     expect(page.get_by_role("button", name="Confirm the step")).to_be_visible()

@@ -11,8 +11,9 @@ from playwright.sync_api import expect
 from mirrors.models import Flow, TopicConfigs
 from monitoring.domain.history import TOPIC_MINUTE
 from monitoring.models import LagSample, PartitionSample, TopicSample
+from tests.browser.axe import violations
 from tests.browser.conftest import Visitor
-from tests.browser.test_appearance import _axe, _widths_that_scroll_sideways
+from tests.browser.test_appearance import _widths_that_scroll_sideways
 from tests.pages import world
 
 
@@ -86,5 +87,5 @@ def test_configs_of_both_clusters_are_read_by_a_button_and_equal_ones_unfold(
     expect(page.locator(".figures")).to_contain_text("777,123")
     expect(configs.get_by_role("rowheader", name="flush.ms")).to_be_visible()
     assert visitor.complaints == []
-    assert _axe(visitor) == []
+    assert violations(visitor) == []
     assert _widths_that_scroll_sideways(visitor, "flow-topic-configs", "light") == []
