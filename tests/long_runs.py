@@ -169,6 +169,11 @@ LONG: Mapping[str, str] = {
     "api/test_filters.py::test_every_filter_of_every_list_takes_every_value[2]": (
         "the same with turn 0: each value with other filters"
     ),
+    "browser/test_appearance.py::test_every_page_is_accessible_quiet_in_the_console_and_fits_every"
+    "_width_in_both_themes[each": "the same with once: elements of the same colors are alike",
+    "pages/test_tables.py::test_no_query_string_breaks_a_page[1]": (
+        "the same with share 3: each page with a third of the queries, by turns"
+    ),
     "pages/test_every_page.py::test_settings_that_an_older_edition_took_break_no_page[0 0 31": (
         "the same with a schedule of R"
     ),

@@ -44,11 +44,11 @@
   return [...elementsByColors.keys()];
 }
 // ---
-// Has axe look at two elements of each key: its violations, and the keys that it judged.
-async ([keys, options]) => {
+// Has axe look at two elements of each key, or at each element: its violations, and the keys that it judged.
+async ([keys, options, each]) => {
   const chosen = new Map(keys.map((key) => {
     const all = elementsByColors.get(key);
-    return [key, [all[0], all[Math.floor(all.length / 2)]]];
+    return [key, each ? all : [all[0], all[Math.floor(all.length / 2)]]];
   }));
   const include = [...new Set([...chosen.values()].flat())];
   const { passes, violations } = await axe.run({ include }, options);

@@ -137,9 +137,9 @@ def _in_the_dark(visitor: Visitor, name: str, colors: Colors) -> list[str]:
     return [f"in the dark: {said}" for said in bad]
 
 
-@pytest.fixture(scope="module")
-def colors() -> Colors:
-    return Colors()
+@pytest.fixture(scope="module", params=["once", "each"])
+def colors(request: pytest.FixtureRequest) -> Colors:
+    return Colors(each=request.param == "each")
 
 
 @pytest.mark.parametrize("part", range(PARTS))

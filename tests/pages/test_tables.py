@@ -43,12 +43,14 @@ LISTS = ["/flows/", "/clusters/", "/runners/", "/", "/search/"]
 PARTS = ["topics/", "partitions/", "jobs/", "events/", "configuration/", ""]
 
 
-@pytest.mark.parametrize("query", HOSTILE)
-def test_no_query_string_breaks_a_page(viewer: Client, query: str) -> None:
+@pytest.mark.parametrize("share", [3, 1])
+def test_no_query_string_breaks_a_page(viewer: Client, share: int) -> None:
+    """Each page takes a share of the queries, by turns; 1 is all of them."""
     flow = world.busy()
-    for path in [*LISTS, *(f"/flows/{flow.pk}/{part}" for part in PARTS)]:
-        answer = viewer.get(f"{path}?{query}")
-        assert answer.status_code == 200, (path, query)
+    for at, path in enumerate([*LISTS, *(f"/flows/{flow.pk}/{part}" for part in PARTS)]):
+        for query in HOSTILE[at % share :: share]:
+            answer = viewer.get(f"{path}?{query}")
+            assert answer.status_code == 200, (path, query)
 
 
 @pytest.mark.parametrize("path", LISTS[:4])
