@@ -184,7 +184,7 @@ class Side:
         self, topic: str, partition: int = 0, *, start: int | None = None, committed: bool = True
     ) -> list[Record]:
         """Every record from an offset on, up to the end of this moment."""
-        end = self.ends(topic)[partition]
+        end = self._listed(topic, partition, at=LATEST)[partition]
         at = self.first(topic, partition) if start is None else start
         found: list[Record] = []
         until = soon()
