@@ -155,6 +155,10 @@ LONG: Mapping[str, str] = {
     "spark/test_refusals.py::test_a_topic_deleted_and_created_again_is_not_read_on": (
         "spark/test_gaps.py::test_a_topic_made_anew_is_copied_from_its_beginning"
     ),
+    "spark/test_user_code_in_spark.py::test_a_record_that_ends_the_process_fails": (
+        "spark/test_user_code.py::test_what_hangs_dies_or_grows_is_a_dead_letter; "
+        "spark/test_user_functions.py::test_a_record_that_ends_the_process_fails_alone"
+    ),
     # The other value of a parameter.
     "spark/test_failover_with_rules.py::test_every_group_resumes_at_the_right_record_there_and_back"
     "[identity]": "the same with the default names",
