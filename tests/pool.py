@@ -19,11 +19,12 @@ from tests.exclusive import VARIABLE
 ROOT = Path(__file__).resolve().parents[1]
 # Whatever is not named here is the second session's: all that starts a whole demo, so that there
 # are never two at once.
-FIRST, FOURTH = ("api", "mirrors"), ("groups", "schemas", "security")
+FIRST, FOURTH = ("api", "domain", "mirrors"), ("groups", "schemas", "security")
 # The third session's, from this file on; the fourth one has those before it.
 SPARK, SPARK_FROM = "spark", "test_failback.py"
-# In the order in which sessions take their files; the second one begins at the end.
-POOL = ("wire", "kafka", "domain")
+# In the order in which sessions take their files; the second one begins at the end. Each session
+# reads all of these files, so folders of many quick tests are in one session alone.
+POOL = ("wire", "kafka")
 # Files of Spark's folder that start all they need. They come first: the longest ones.
 LONGEST = (
     "spark/test_host_failover.py",
