@@ -67,6 +67,10 @@ setup: .compile ## Install the Python environment and the system packages that t
 .compile: $(VENV)/.dev system
 	@$(PY) -m spark_runner.native.build || true
 
+# Made once for each environment. Without it each Java of Spark takes three times as long to start.
+.archive: .compile
+	@$(PY) -m spark_runner.spark.class_data_archive >/dev/null || true
+
 check: $(VENV)/.dev ## Check format, lint, types, import contracts, migrations, compose file: everything that needs no broker
 	@$(MAKE) --no-print-directory -j3 --output-sync=target .check-types .check-the-rest .check-go
 
@@ -89,7 +93,7 @@ format: $(VENV)/.dev ## Format the Python files
 	$(PY) -m ruff check --fix .
 
 test: $(VENV)/.dev system ## Run what CI runs: the checks above, then the suite on real brokers, Spark and Chromium, without the long runs
-	@$(MAKE) --no-print-directory -j4 --output-sync=target .compile .check-types .check-the-rest .check-go
+	@$(MAKE) --no-print-directory -j4 --output-sync=target .archive .check-types .check-the-rest .check-go
 	$(if $(filter 1,$(SESSIONS)),$(PYTEST),$(PY) -m tests.side_by_side) -m "not soak and not long" $(RUN)
 
 test-fast: $(VENV)/.dev ## Test domain rules, pages and API; two brokers where a test needs them, no Spark, no browser
@@ -246,5 +250,5 @@ $(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
 	@bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ $(VENV)/.runtime
 
-.PHONY: up .compile .check-types .check-the-rest .check-go demo demo-check shots clean-demo bench bench-distance bench-web bench-scale bench-runs setup check format test test-fast test-long test-kills test-crashes test-takeover test-older test-matrix test-failover test-judge test-native test-schema test-chart test-terraform test-soak test-image system requirements sbom audit-packages scan-secrets docs compiled help migrate \
+.PHONY: up .compile .archive .check-types .check-the-rest .check-go demo demo-check shots clean-demo bench bench-distance bench-web bench-scale bench-runs setup check format test test-fast test-long test-kills test-crashes test-takeover test-older test-matrix test-failover test-judge test-native test-schema test-chart test-terraform test-soak test-image system requirements sbom audit-packages scan-secrets docs compiled help migrate \
   run-web run-worker run-tasks run-watch run-beat stop-runners run-kafka run-redis image terraform-provider check-images runtime kafka-jars static package
