@@ -18,7 +18,7 @@ import pytest
 VARIABLE = "UNDERSTUDY_TEST_TURNS"
 # Nobody is waited for longer than that, so that what one session leaves behind holds up no other.
 LONGEST_S = 900.0
-# A second try asks for the room, but the time limit of its test goes on.
+# A last try asks for the room, but the time limit of its test goes on.
 AGAIN_S = 60.0
 _PAUSE_S = 0.1
 
@@ -90,6 +90,6 @@ class Hooks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        if getattr(item, "execution_count", 1) > 1:
-            # What failed beside others has its second try alone.
+        if getattr(item, "execution_count", 1) > 2:
+            # What failed twice beside others has its last try alone, for which all others wait.
             self._turns.take(alone=True, patience=AGAIN_S)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,9 @@ SPARK, SPARK_FROM = "spark", "test_failback.py"
 # In the order in which sessions take their files; the second one begins at the end. Each session
 # reads all of these files, so folders of many quick tests are in one session alone.
 POOL = ("wire", "kafka")
+# Of these, the session that begins with some of them: most of their tests wait, while those of the
+# other sessions keep the processors busy.
+EARLY, EARLY_FILES = "three", 40
 # Files of Spark's folder that start all they need. They come first: the longest ones.
 LONGEST = (
     "spark/test_host_failover.py",
@@ -97,14 +100,26 @@ class Pool:
             return False
         return True
 
-    def order(self, items: Sequence[pytest.Item], *, backwards: bool) -> Iterator[pytest.Item]:
-        """The session's own, then what it takes, file by file, as it comes to it."""
-        yield from (item for item in items if item not in self)
+    def order(
+        self, items: Sequence[pytest.Item], *, backwards: bool, early: int = 0
+    ) -> Iterator[pytest.Item]:
+        """The session's own, then what it takes, file by file, as it comes to it.
+
+        `early`: how many files of the pool, from its end, come before the session's own.
+        """
         files: dict[int, list[pytest.Item]] = {}
         for item in items:
             if item in self:
                 files.setdefault(self._files[item.path], []).append(item)
-        for number in sorted(files, reverse=backwards):
+        numbers = sorted(files, reverse=backwards)
+        yield from self._taken_of(files, sorted(files)[-early:] if early else ())
+        yield from (item for item in items if item not in self)
+        yield from self._taken_of(files, numbers)
+
+    def _taken_of(
+        self, files: Mapping[int, list[pytest.Item]], numbers: Sequence[int]
+    ) -> Iterator[pytest.Item]:
+        for number in numbers:
             if self.take(number):
                 yield from files[number]
 
@@ -125,8 +140,9 @@ class Hooks:
         if session.testsfailed or session.config.option.collectonly:
             # Not to be run, for a reason that pytest says.
             return None
-        backwards = os.environ.get("TOX_PARALLEL_ENV") == "two"
-        mine = self._pool.order(session.items, backwards=backwards)
+        name = os.environ.get("TOX_PARALLEL_ENV")
+        early = EARLY_FILES if name == EARLY else 0
+        mine = self._pool.order(session.items, backwards=name == "two", early=early)
         for item, following in itertools.pairwise(itertools.chain(mine, [None])):
             assert item is not None
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)

@@ -40,6 +40,13 @@ def test_both_begin_with_their_own_and_take_each_file_of_the_pool_once(tmp_path:
     assert [item.path.stem[5:] for item in ran] == ["own", "own", "a", "e", "a", *"bcd"]
 
 
+def test_a_session_may_begin_with_files_of_the_pool(tmp_path: Path) -> None:
+    names = [f"tests/wire/test_{letter}.py" for letter in "abc"]
+    items = [SimpleNamespace(path=pool.ROOT / name) for name in ("tests/spark/test_own.py", *names)]
+    order = pool.Pool(tmp_path, names).order(items, backwards=False, early=2)  # type: ignore[arg-type]
+    assert [item.path.stem[5:] for item in order] == [*"bc", "own", "a"]
+
+
 def test_files_that_share_a_broker_run_in_one_session(tmp_path: Path) -> None:
     names = ["tests/wire/test_a.py", *(f"tests/{name}" for name in pool.TOGETHER)]
     items = [SimpleNamespace(path=pool.ROOT / name) for name in names]
@@ -102,7 +109,7 @@ def test_who_is_alone_waits_for_the_others_and_they_wait_for_it(tmp_path: Path) 
     assert order == ["alone", "beside"]
 
 
-def test_a_second_try_waits_for_the_room_no_longer_than_its_patience(tmp_path: Path) -> None:
+def test_a_last_try_waits_for_the_room_no_longer_than_its_patience(tmp_path: Path) -> None:
     one, two = Turns(tmp_path), Turns(tmp_path)
     one.take(alone=False)
     two.take(alone=False)

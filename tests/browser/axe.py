@@ -15,7 +15,7 @@ _GATHER, _CHECK = Path(__file__).with_name("colors.js").read_text().split("// --
 _RUN = "options => axe.run(options).then(found => found.violations)"
 # Its stylesheets are read a second time for rules that no page here needs.
 _OPTIONS: dict[str, Any] = {"resultTypes": ["violations"], "preload": False}
-# What axe does not judge on so many pages, such as a single letter, it never does.
+# What axe does not judge on that many pages, such as a single letter, it never does.
 _TRIES = 3
 
 
