@@ -19,7 +19,7 @@ from tests.exclusive import VARIABLE
 ROOT = Path(__file__).resolve().parents[1]
 # Whatever is not named here is the second session's: all that starts a whole demo, so that there
 # are never two at once.
-FIRST, FOURTH = ("api", "domain", "mirrors"), ("groups", "schemas", "security")
+FIRST, FOURTH = ("api", "domain", "mirrors"), ("groups", "monitoring", "schemas", "security")
 # The third session's, from this file on; the fourth one has those before it.
 SPARK, SPARK_FROM = "spark", "test_failback.py"
 # In the order in which sessions take their files; the second one begins at the end. Each session
@@ -27,7 +27,7 @@ SPARK, SPARK_FROM = "spark", "test_failback.py"
 POOL = ("wire", "kafka")
 # Of these, the session that begins with some of them: most of their tests wait, while those of the
 # other sessions keep the processors busy.
-EARLY, EARLY_FILES = "three", 40
+EARLY, EARLY_FILES = "three", 30
 # Files of Spark's folder that start all they need. They come first: the longest ones.
 LONGEST = (
     "spark/test_host_failover.py",
