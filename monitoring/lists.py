@@ -9,6 +9,7 @@ import dataclasses
 
 from mirrors.domain.states.flows import OBSERVED
 from mirrors.lists.columns import Column, ListSpec, in_files, in_rest, on_page
+from mirrors.lists.flows import LAG_OF_FLOW
 from monitoring.models import AlertState, Severity
 
 ALERTS = ListSpec(
@@ -191,14 +192,7 @@ TOPOLOGY_FLOWS = ListSpec(
             title="Age of the oldest record not yet replicated: the data loss of a failover now",
             total="account.total",
         ),
-        Column(
-            "offset_lag",
-            "Lag",
-            ("owed",),
-            number=True,
-            title="Records not yet replicated",
-            total="account.total",
-        ),
+        LAG_OF_FLOW,
         Column("records_per_second", "Records/s", number=True),
         Column("bytes_per_second", "Bytes/s", number=True),
         Column("as_of", "As of", ("as_of",)),

@@ -127,8 +127,8 @@ class Progress:
         self._until(lambda: self._behind(since), CAUGHT_UP_DEADLINE, "The flows do not catch up")
 
     def what_does_not_copy(self, since: float) -> list[str]:
-        """Flows that do not run; if all run, those whose figures are all older than `since`."""
-        return self._asked(lambda: self._idle_flows() or self._silent_flows(since))
+        """Flows that do not run, and those whose figures are all older than `since`."""
+        return self._asked(lambda: [*self._idle_flows(), *self._silent_flows(since)])
 
     def flows(self) -> list[dict[str, Any]]:
         return list(self._api.rows("flows/"))

@@ -15,6 +15,14 @@ _SKIPPED_LAST = Case(When(state="skipped", then=1), default=0, output_field=Inte
 
 # Sorted by the highest latency: the last number of `domain.flows.latency.Latency`.
 LATENCY = Column("latency", sort=("latency__3",), in_file=False)
+LAG_OF_FLOW = Column(
+    "offset_lag",
+    "Lag",
+    ("owed",),
+    number=True,
+    title="Records not yet replicated",
+    total="account.total",
+)
 
 FLOWS = ListSpec(
     "flows",
@@ -23,14 +31,7 @@ FLOWS = ListSpec(
         Column("label", "Flow", ("source__alias", "target__alias"), field="name"),
         *in_rest("source", "target", "labels", "properties", "transforms", "desired_state"),
         Column("observed_state", "State", ("observed_state",)),
-        Column(
-            "offset_lag",
-            "Lag",
-            ("owed",),
-            number=True,
-            title="Records not yet replicated",
-            total="account.total",
-        ),
+        LAG_OF_FLOW,
         Column(
             "time_lag_ms",
             "Time lag",
