@@ -55,7 +55,7 @@ class RuleForm(SettingsForm):
     def __init__(self, *args: Any, rule: AlertRule | None = None, **kwargs: Any) -> None:
         super().__init__(*args, initial=_rule_initial(rule), **kwargs)
         self.rule = rule
-        self.fields["flow"].queryset = flow_choices()  # type: ignore[attr-defined]
+        self.fields["flow"].queryset = seen(flow_choices())  # type: ignore[attr-defined]
         self.fields["channels"].queryset = Channel.objects.all()  # type: ignore[attr-defined]
         self.fields[
             "threshold"

@@ -30,7 +30,7 @@ class DrillForm(SettingsForm):
             }
         super().__init__(*args, **kwargs)
         rows = flow_choices()
-        flows = choosable(rows) if drill is None else rows
+        flows = choosable(rows) if drill is None else rows.filter(pk=drill.flow_id)
         self.fields["flow"].queryset = flows  # type: ignore[attr-defined]
         self.fields["flow"].disabled = drill is not None
         self.fields["schedule"].help_text = (

@@ -209,9 +209,12 @@ class FlowForm(SettingsForm):
     def __init__(self, *args: Any, flow: Flow | None = None, **kwargs: Any) -> None:
         kwargs["initial"] = {**_flow_initial(flow), **kwargs.pop("initial", {})}
         super().__init__(*args, **kwargs)
-        if flow is None:
-            for name in ("source", "target"):
-                self.fields[name].queryset = choosable(Cluster.objects.all())  # type: ignore[attr-defined]
+        clusters = Cluster.objects.all()
+        for name in ("source", "target"):
+            # The clusters of a flow do not change, and others may be another team's.
+            own = clusters.filter(pk=getattr(flow, f"{name}_id", None))
+            rows = own if flow is not None else choosable(clusters)
+            self.fields[name].queryset = rows  # type: ignore[attr-defined]
         runners = Runner.objects.filter(retired_at=None)
         self.fields["runner"].queryset = seen(runners)  # type: ignore[attr-defined]
         for key in FLOW_KEYS:
