@@ -40,12 +40,19 @@ def flow(db: None) -> Flow:
     return flow
 
 
+# Schedules that an older edition took break no page: these roles meet them, a viewer today's.
+OLDER = {"operator": "0 0 31 4 *", "admin": "R R * * *"}
+
+
 @pytest.mark.parametrize("role", RANK)
 def test_each_role_sees_its_pages_and_is_refused_the_others_with_a_reason(
     signed_in: As, flow: Flow, role: str
 ) -> None:
     """No page carries a script, style or handler of its own."""
     browser = signed_in(role)
+    if schedule := OLDER.get(role):
+        flow.properties |= {"run.until": "end", "run.schedule": schedule}
+        flow.save(update_fields=["properties"])
     for path, needed in PAGES:
         answer = browser.get(path.format(pk=flow.pk))
         text = answer.content.decode()
@@ -59,16 +66,6 @@ def test_each_role_sees_its_pages_and_is_refused_the_others_with_a_reason(
             assert answer.status_code == 403, path
             assert "This needs the role" in text
             assert "reference" in text.lower()
-
-
-@pytest.mark.parametrize("schedule", ["0 0 31 4 *", "R R * * *"])
-def test_settings_that_an_older_edition_took_break_no_page(
-    admin: Client, flow: Flow, schedule: str
-) -> None:
-    older = {"run.until": "end", "run.schedule": schedule}
-    Flow.objects.filter(pk=flow.pk).update(properties={**flow.properties, **older})
-    for path, _ in PAGES:
-        assert admin.get(path.format(pk=flow.pk)).status_code == 200, path
 
 
 def test_nobody_reads_anything_without_signing_in(client: Client, flow: Flow) -> None:
