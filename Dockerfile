@@ -11,7 +11,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /app
 ENV PIP_NO_CACHE_DIR=1
-COPY Makefile requirements.txt requirements-dev.txt ./
+COPY Makefile requirements.txt requirements-dev.txt requirements-install.txt ./
 COPY .ci .ci
 RUN make runtime
 COPY . .
@@ -34,7 +34,7 @@ WORKDIR /app
 ENV HOME=/home/understudy PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1
 
 # The packages first: they change seldom, and then only the layers below are built again.
-COPY --chown=understudy:understudy Makefile requirements.txt ./
+COPY --chown=understudy:understudy Makefile requirements.txt requirements-install.txt ./
 COPY --chown=understudy:understudy .ci .ci
 RUN make runtime
 

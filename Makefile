@@ -204,7 +204,7 @@ scan-secrets: $(VENV)/.dev ## Look for secrets in the tracked files; .secrets.ba
 	@echo "No secret is in the tracked files."
 
 compiled: $(VENV)/.runtime ## Compile the engine's hot modules, for a fifth to a half less processor time; needs a C compiler and Python's headers
-	@$(PY) -c "import mypyc, setuptools" 2>/dev/null || bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -r requirements-compile.txt
+	@$(PY) -c "import mypyc, setuptools" 2>/dev/null || bash .ci/install-packages $(PY) requirements-compile.txt
 	@$(PY) -m spark_runner.native.build || true
 
 kafka-jars: $(VENV)/.runtime ## Fetch and verify Kafka's published jars into the cache, and create Java's class archive
@@ -214,7 +214,8 @@ static: $(VENV)/.runtime ## Collect and hash the static files for production
 	@$(PY) manage.py collectstatic --noinput
 
 requirements: $(VENV)/.dev ## Pin the requirements again from pyproject.toml
-	$(PY) -m pip install -q uv
+	$(PY) -m pip install -q --upgrade uv
+	echo uv | $(PY) -m uv pip compile -q --no-header --no-annotate --generate-hashes --universal --python-version 3.11 - -o requirements-install.txt
 	$(PY) -m uv pip compile -q --no-header --no-annotate --generate-hashes --universal --python-version 3.11 pyproject.toml -o requirements.txt
 	$(PY) -m uv pip compile -q --no-header --no-annotate --generate-hashes --universal --python-version 3.11 -c requirements.txt --extra dev --extra mcp --extra otel pyproject.toml -o requirements-dev.txt
 	printf 'mypy>=1.18\nsetuptools>=80\n' | $(PY) -m uv pip compile -q --no-header --no-annotate --generate-hashes --universal --python-version 3.11 \
@@ -242,12 +243,12 @@ $(VENV)/bin/python:
 
 $(VENV)/.runtime: requirements.txt | $(VENV)/bin/python
 	@echo "Installing the Python packages ..."
-	@bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -r requirements.txt
+	@bash .ci/install-packages $(PY) requirements.txt
 	@touch $@
 
 $(VENV)/.dev: requirements-dev.txt | $(VENV)/bin/python
 	@echo "Installing the Python packages for development ..."
-	@bash .ci/retry $(PY) -m pip install -q --disable-pip-version-check -r requirements-dev.txt
+	@bash .ci/install-packages $(PY) requirements-dev.txt
 	@touch $@ $(VENV)/.runtime
 
 .PHONY: up .compile .archive .check-types .check-the-rest .check-go demo demo-check shots clean-demo bench bench-distance bench-web bench-scale bench-runs setup check format test test-fast test-long test-kills test-crashes test-takeover test-older test-matrix test-failover test-judge test-native test-schema test-chart test-terraform test-soak test-image system requirements sbom audit-packages scan-secrets docs compiled help migrate \
