@@ -81,6 +81,9 @@ LONG: Mapping[str, str] = {
     "bench/test_run.py::test_live_traffic_that_differs_has_no_figures_either": (
         "bench/test_run.py::test_a_copy_that_differs_has_no_figures"
     ),
+    "test_packages.py::test_uv_installs_from_where_pip_is_told_to_look": (
+        "test_packages.py::test_pip_installs_the_packages_where_uv_cannot_be_had; make test itself"
+    ),
     # They measure seconds while nothing else may run.
     "spark/test_response_times.py": "spark/test_commands.py",
     "spark/test_user_code_in_spark.py::test_user_code_evaluates_thousands_of_records_a_second": (

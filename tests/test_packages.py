@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -60,3 +64,56 @@ def test_the_bill_of_materials_names_every_runtime_package_with_its_hashes(tmp_p
     for part in document["components"]:
         hashes = [one for where in part["externalReferences"] for one in where.get("hashes", [])]
         assert hashes, part["name"]
+
+
+NAME, VERSION = "understudy-install-probe", "1.0"
+
+
+def own_package(directory: Path) -> Path:
+    """A requirements file, beside the only wheel that it names; no index has it."""
+    stem = f"{NAME.replace('-', '_')}-{VERSION}"
+    wheel = directory / f"{stem}-py3-none-any.whl"
+    texts = {
+        "METADATA": f"Metadata-Version: 2.1\nName: {NAME}\nVersion: {VERSION}\n",
+        "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "RECORD": "",
+    }
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, text in texts.items():
+            archive.writestr(f"{stem}.dist-info/{name}", text)
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    file = directory / "requirements.txt"
+    file.write_text(f"{NAME}=={VERSION} --hash=sha256:{digest}\n")
+    return file
+
+
+def installed_by(tmp_path: Path, **variables: str) -> str:
+    """What the script says; it has installed the package."""
+    file = own_package(tmp_path)
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    environment = {**os.environ, "PIP_FIND_LINKS": str(tmp_path), **variables}
+    done = subprocess.run(
+        ["bash", ROOT / ".ci" / "install-packages", python, file],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    listed = subprocess.run(
+        [python, "-m", "pip", "list", "--format=json"], capture_output=True, check=True
+    )
+    assert {"name": NAME, "version": VERSION} in json.loads(listed.stdout)
+    # Neither uv nor its cache stays.
+    assert not list((tmp_path / "venv").glob("tmp.*"))
+    return done.stderr
+
+
+def test_pip_installs_the_packages_where_uv_cannot_be_had(tmp_path: Path) -> None:
+    assert "uv did not install the packages; pip does." in installed_by(tmp_path, PIP_NO_INDEX="1")
+
+
+def test_uv_installs_from_where_pip_is_told_to_look(tmp_path: Path) -> None:
+    assert installed_by(tmp_path) == ""
