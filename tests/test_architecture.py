@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.rules import PROGRAMS, importing
+
 ROOT = Path(__file__).resolve().parent.parent
-PROGRAMS = ("controlplane", "mirrors", "monitoring", "spark_runner")
 
 
 @functools.cache
@@ -38,26 +39,6 @@ def production_modules() -> list[Path]:
         for path in tracked("*.py")
         if path.relative_to(ROOT).parts[0] in PROGRAMS and "migrations" not in path.parts
     ]
-
-
-@functools.cache
-def imports_of(path: Path) -> frozenset[str]:
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names.add(node.module)
-    return frozenset(names)
-
-
-def modules_importing(*packages: str) -> set[str]:
-    found = set()
-    for path in production_modules():
-        for name in imports_of(path):
-            if name.split(".")[0] in packages:
-                found.add(path.relative_to(ROOT).as_posix())
-    return found
 
 
 def test_no_python_file_passes_600_lines_and_no_template_150() -> None:
@@ -97,9 +78,7 @@ def test_only_the_doors_import_a_kafka_client() -> None:
         r"|spark_runner/planning/(planner|mm2_import)\.py|spark_runner/positions/"
         r"|controlplane/(demo|bench)/"
     )
-    strangers = {
-        name for name in modules_importing("confluent_kafka", "kafka") if not doors.match(name)
-    }
+    strangers = {name for name in importing("confluent_kafka", "kafka") if not doors.match(name)}
     assert strangers == set()
 
 
@@ -111,22 +90,14 @@ def test_one_client_of_the_rest_api_is_written() -> None:
 
 
 def test_only_the_runner_imports_pyspark_and_only_the_charts_import_plotly() -> None:
-    assert {
-        name for name in modules_importing("pyspark") if not name.startswith("spark_runner/")
-    } == set()
-    assert modules_importing("plotly") <= {"monitoring/history/charts.py"}
+    assert {name for name in importing("pyspark") if not name.startswith("spark_runner/")} == set()
+    assert set(importing("plotly")) <= {"monitoring/history/charts.py"}
 
 
 def test_nothing_but_management_commands_imports_the_demo_or_the_benchmark() -> None:
-    users = {
-        path.relative_to(ROOT).as_posix()
-        for path in production_modules()
-        for name in imports_of(path)
-        if name.startswith(("controlplane.demo", "controlplane.bench"))
-    }
     strangers = {
         name
-        for name in users
+        for name in importing("controlplane.demo", "controlplane.bench")
         if not name.startswith(
             ("controlplane/demo/", "controlplane/bench/", "controlplane/management/")
         )
