@@ -20,6 +20,7 @@ from mirrors.services.flows import reconciler
 from mirrors.services.flows import settings as flow_settings
 from mirrors.services.runners import settings as runners
 from tests.mirrors.machines import Machine
+from tests.mirrors.reports import VARIABLE, write_reports
 
 STANDIN = Path(__file__).parent / "standin"
 WHO = "tester"
@@ -33,10 +34,20 @@ def no_undeclared_state(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert found == []
 
 
+@pytest.fixture(scope="session")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("standin") / "reports.json"
+    write_reports(path)
+    return path
+
+
 @pytest.fixture
-def root(tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def root(
+    tmp_path: Path, reports: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
     """A directory of runners; `python -m spark_runner` finds the stand-in, and all end with it."""
     settings.RUNNER_ROOT = tmp_path
+    monkeypatch.setenv(VARIABLE, str(reports))
     monkeypatch.chdir(STANDIN)
     yield tmp_path
     for path in tmp_path.glob("*/runner.json"):

@@ -18,6 +18,7 @@ import redis
 
 from controlplane.demo.processes.ports import free_port
 from controlplane.demo.processes.valkey import valkey_server
+from tests.mirrors.reports import VARIABLE, write_reports
 
 ROOT = Path(__file__).resolve().parents[2]
 STANDIN = Path(__file__).parent / "standin"
@@ -32,6 +33,7 @@ class Stack:
         self.directory = directory
         self.redis_port = free_port()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        write_reports(directory / "reports.json")
         self.environment = {
             **os.environ,
             **guard,
@@ -42,6 +44,7 @@ class Stack:
             "UNDERSTUDY_HOST": "here",
             "UNDERSTUDY_DEAF_AFTER_SECONDS": "5",
             "PYTHONPATH": str(ROOT),
+            VARIABLE: str(directory / "reports.json"),
         }
 
     @property
