@@ -5,6 +5,7 @@ at 1 it runs here too. Said here, since all that tests import comes after this.
 """
 
 import os
+import sys
 
 from spark_runner.native import loader
 
@@ -17,3 +18,7 @@ try:
 finally:
     if _before is None:
         del os.environ[loader.SWITCH]
+
+# Where it is installed, jsonschema compiles its grammars of addresses, for two seconds of each
+# session. No test compares the format of an address with jsonschema.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
