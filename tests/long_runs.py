@@ -13,7 +13,6 @@ import pytest
 
 _KILLS = "journeys/test_kills.py::test_everything_is_back_within_a_minute"
 _BINDS = "wire/test_speed_limits.py::test_an_engine_at_a_distance_says_what_binds"
-_PORT = "demo/test_refusals.py::test_an_occupied_port"
 _DEAD = "mirrors/test_dead_addresses.py::test_a_failover_goes_through"
 _REFUSED = (
     "spark/test_between_offsets.py::"
@@ -232,8 +231,6 @@ LONG: Mapping[str, str] = {
     f"{_REFUSED}[start.from-{{}}x": f"{_REFUSED}[start.from-{{}}:0:31",
     f"{_BINDS}[----link-": f"{_BINDS}[----source_window-source",
     f"{_BINDS}[----commit-": f"{_BINDS}[----target_window-target",
-    f"{_PORT}[REDIS]": f"{_PORT}[WEB], the other port of a service",
-    f"{_PORT}[BACKUP]": f"{_PORT}[PRIMARY], the other port of a broker",
     f"{_DEAD}[refused]": f"{_DEAD}[silent]",
     f"{_DEAD}[unresolvable]": f"{_DEAD}[silent]",
     f"{_TERRAFORM}[no web address": f"{_TERRAFORM}[no address]",

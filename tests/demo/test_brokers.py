@@ -23,10 +23,22 @@ from controlplane.demo.verification.topics import partition_counts
 from tests.journeys.refusals import refused_by
 
 QUICK = ("-XX:TieredStopAtLevel=1",)
+SECRETS = {"DATABASE_URL": "postgresql://u:pw@h/d", "SOME_TOKEN": "pw"}
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory, guard: Guard) -> Iterator[KafkaBroker]:
+def secrets_around() -> Iterator[None]:
+    """Secrets in the environment of the process that starts a broker."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in SECRETS.items():
+            patch.setenv(name, value)
+        yield
+
+
+@pytest.fixture(scope="module")
+def broker(
+    tmp_path_factory: pytest.TempPathFactory, guard: Guard, secrets_around: None
+) -> Iterator[KafkaBroker]:
     broker = KafkaBroker(
         tmp_path_factory.mktemp("one"),
         name="one",
@@ -83,13 +95,11 @@ def test_a_killed_broker_comes_back_on_its_ports_with_its_data(broker: KafkaBrok
     assert read(broker.bootstrap, topic) == b"still here"
 
 
-def test_a_broker_inherits_no_secret(broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DATABASE_URL", "postgresql://u:pw@h/d")
-    monkeypatch.setenv("SOME_TOKEN", "pw")
-    broker.restart()
+def test_a_broker_inherits_no_secret(broker: KafkaBroker) -> None:
     assert broker.process is not None
     names = set(psutil.Process(broker.process.pid).environ())
-    assert not names & {"DATABASE_URL", "SOME_TOKEN"}
+    assert names
+    assert not names & set(SECRETS)
 
 
 def test_what_a_broker_refused_is_read_from_its_log(broker: KafkaBroker) -> None:
@@ -122,9 +132,12 @@ def test_a_wanted_port_that_is_taken_is_named(tmp_path: Path) -> None:
             KafkaBroker(tmp_path, name="two", port=port).start()
 
 
-def test_a_port_taken_after_it_was_chosen_is_chosen_again(
+def test_an_interrupted_formatting_is_done_anew_and_a_port_taken_meanwhile_is_chosen_again(
     tmp_path: Path, guard: Guard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "meta.properties").write_text("half")
+    (tmp_path / "formatting").touch()
     with socket.create_server((HOST, free_port())) as other:
         taken = other.getsockname()[1]
         choices = iter([taken, free_port(), free_port(), free_port()])
@@ -133,20 +146,9 @@ def test_a_port_taken_after_it_was_chosen_is_chosen_again(
         try:
             broker.start()
             assert broker.port != taken
+            assert not (tmp_path / "formatting").exists()
         finally:
             broker.kill()
-
-
-def test_an_interrupted_formatting_is_done_anew(tmp_path: Path, guard: Guard) -> None:
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "meta.properties").write_text("half")
-    (tmp_path / "formatting").touch()
-    broker = KafkaBroker(tmp_path, jvm=QUICK, environment=guard.environment)
-    try:
-        broker.start()
-        assert not (tmp_path / "formatting").exists()
-    finally:
-        broker.kill()
 
 
 def test_three_brokers_form_a_cluster_that_survives_one(tmp_path: Path, guard: Guard) -> None:

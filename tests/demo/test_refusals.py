@@ -6,9 +6,11 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from django.core.management import call_command
 
 from controlplane.demo.errors import DemoError
 from controlplane.demo.kafka import jars
@@ -18,24 +20,30 @@ from controlplane.demo.processes.ports import HOST, free_port
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def demo(directory: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "manage.py", "demo", "--dir", str(directory)],
-        env={**os.environ, **environment},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+Refusal = Callable[[Path], str]
 
 
-def refusal(done: subprocess.CompletedProcess[str]) -> str:
-    """The one sentence; a traceback or a second line would not be one."""
-    assert done.returncode == 1
-    assert "Traceback" not in done.stdout + done.stderr
-    lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+def one_sentence(output: str) -> str:
+    """A traceback or a second line would not be one."""
+    assert "Traceback" not in output
+    lines = [line for line in output.splitlines() if line.strip()]
     assert len(lines) == 1, lines
     return lines[0]
+
+
+@pytest.fixture
+def refusal(capsys: pytest.CaptureFixture[str]) -> Refusal:
+    """The one sentence of the command, called here with the environment of the test."""
+
+    def refused(directory: Path) -> str:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            call_command("demo", dir=directory)
+        assert ended.value.code == 1
+        told = capsys.readouterr()
+        return one_sentence(told.out + told.err)
+
+    return refused
 
 
 def fake_java(directory: Path, script: str) -> str:
@@ -48,21 +56,35 @@ def fake_java(directory: Path, script: str) -> str:
 
 def test_no_java(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    done = demo(tmp_path / "demo", PATH=str(tmp_path / "empty"), JAVA_HOME="")
-    assert refusal(done).startswith("Java is missing: none is on PATH. Install a Java 17")
+    done = subprocess.run(
+        [sys.executable, "manage.py", "demo", "--dir", str(tmp_path / "demo")],
+        env={**os.environ, "PATH": str(tmp_path / "empty"), "JAVA_HOME": ""},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    said = one_sentence(done.stdout + done.stderr)
+    assert said.startswith("Java is missing: none is on PATH. Install a Java 17")
     assert not (tmp_path / "demo").exists()
 
 
-def test_a_java_home_without_java(tmp_path: Path) -> None:
-    done = demo(tmp_path / "demo", JAVA_HOME=str(tmp_path))
-    assert f"JAVA_HOME points at {tmp_path}, which has no bin/java" in refusal(done)
+def test_a_java_home_without_java(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: Refusal
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert f"JAVA_HOME points at {tmp_path}, which has no bin/java" in refusal(tmp_path / "demo")
     assert not (tmp_path / "demo").exists()
 
 
-def test_a_java_that_is_too_old(tmp_path: Path) -> None:
+def test_a_java_that_is_too_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: Refusal
+) -> None:
     home = fake_java(tmp_path, "echo 'openjdk version \"11.0.2\" 2019-01-15' >&2")
-    done = demo(tmp_path / "demo", JAVA_HOME=home)
-    assert refusal(done).startswith(f"Java 11 at {home}/bin/java is too old")
+    monkeypatch.setenv("JAVA_HOME", home)
+    assert refusal(tmp_path / "demo").startswith(f"Java 11 at {home}/bin/java is too old")
     assert not (tmp_path / "demo").exists()
 
 
@@ -73,18 +95,23 @@ def test_java_eight_counts_as_eight(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("name", ["WEB", "REDIS", "PRIMARY", "BACKUP"])
-def test_an_occupied_port(tmp_path: Path, name: str) -> None:
+def test_an_occupied_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: Refusal, name: str
+) -> None:
     variable = f"UNDERSTUDY_DEMO_{name}_PORT"
     with socket.create_server((HOST, free_port())) as other:
         port = other.getsockname()[1]
-        done = demo(tmp_path / "demo", **{variable: str(port)})
-    assert f"Port {port}, which {variable} sets for the demo's {name.lower()}" in refusal(done)
+        monkeypatch.setenv(variable, str(port))
+        said = refusal(tmp_path / "demo")
+    assert f"Port {port}, which {variable} sets for the demo's {name.lower()}" in said
     assert not (tmp_path / "demo").exists()
 
 
-def test_a_port_that_is_no_number(tmp_path: Path) -> None:
-    done = demo(tmp_path / "demo", UNDERSTUDY_DEMO_WEB_PORT="http")
-    assert "is 'http'; a port is a number" in refusal(done)
+def test_a_port_that_is_no_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: Refusal
+) -> None:
+    monkeypatch.setenv("UNDERSTUDY_DEMO_WEB_PORT", "http")
+    assert "is 'http'; a port is a number" in refusal(tmp_path / "demo")
 
 
 def test_jars_that_cannot_be_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,12 @@ from controlplane import programs
 from controlplane.demo.processes.guard import Guard
 from controlplane.demo.processes.ports import free_port
 from controlplane.demo.processes.valkey import valkey_server
-from controlplane.management.commands.serve import Refused, check_address
+from controlplane.management.commands.serve import (
+    Refused,
+    check_address,
+    check_redis,
+    prepare_directory,
+)
 from tests.services.compose import ROOT
 
 Until = Callable[..., float]
@@ -212,38 +217,53 @@ def test_it_starts_again_with_the_same_key_and_all_ends_when_it_is_killed(
 
 
 def test_bad_input_gives_one_sentence_and_no_traceback(serve: Serve) -> None:
+    cases = [
+        (
+            {"REDIS_URL": "redis://:a-secret-of-mine@127.0.0.1:1/0"},
+            "Redis at 127.0.0.1:1, which REDIS_URL names, does not answer",
+        ),
+        (
+            {"DATABASE_URL": "postgresql://u:a-secret-of-mine@127.0.0.1:1/x"},
+            "The database (127.0.0.1) cannot be used:",
+        ),
+        (
+            {"DATABASE_URL": f"sqlite:///{serve.directory}/missing/db.sqlite3"},
+            "/missing/db.sqlite3) cannot be used: unable to open database file",
+        ),
+    ]
+    usual = dict(serve.environment)
+    for given, sentence in cases:
+        serve.environment = {**usual, **given}
+        said = serve.refused("--bind", f"127.0.0.1:{serve.port}")
+        assert sentence in said
+        assert len(said.splitlines()) == 1, said
+        assert "a-secret-of-mine" not in said
+        assert "Traceback" not in said
+
+
+def test_a_redis_that_is_not_named_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDIS_URL", "")
+    with pytest.raises(Refused) as refused:
+        check_redis()
+    assert refused.value.message.startswith("REDIS_URL is not set.")
+
+
+def test_a_state_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(Refused) as refused:
+        prepare_directory(file)
+    assert refused.value.message.startswith(f"Cannot write to {file}:")
+
+
+def test_a_port_that_another_program_uses_is_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        here = f"127.0.0.1:{port}"
-        cases = [
-            ({}, here, f"Cannot listen on {here}: another program uses the port."),
-            ({"REDIS_URL": ""}, here, "REDIS_URL is not set."),
-            (
-                {"REDIS_URL": "redis://:a-secret-of-mine@127.0.0.1:1/0"},
-                here,
-                "Redis at 127.0.0.1:1, which REDIS_URL names, does not answer",
-            ),
-            ({"UNDERSTUDY_HOME": str(serve.log)}, here, f"Cannot write to {serve.log}:"),
-            (
-                {"DATABASE_URL": "postgresql://u:a-secret-of-mine@127.0.0.1:1/x"},
-                f"127.0.0.1:{serve.port}",
-                "The database (127.0.0.1) cannot be used:",
-            ),
-            (
-                {"DATABASE_URL": f"sqlite:///{serve.directory}/missing/db.sqlite3"},
-                f"127.0.0.1:{serve.port}",
-                "/missing/db.sqlite3) cannot be used: unable to open database file",
-            ),
-        ]
-        serve.log.touch()
-        usual = dict(serve.environment)
-        for given, bind, sentence in cases:
-            serve.environment = {**usual, **given}
-            said = serve.refused("--bind", bind)
-            assert sentence in said
-            assert len(said.splitlines()) == 1, said
-            assert "a-secret-of-mine" not in said
-            assert "Traceback" not in said
+        here = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(Refused) as refused:
+            check_address(here)
+    assert refused.value.message.startswith(
+        f"Cannot listen on {here}: another program uses the port."
+    )
 
 
 @pytest.mark.parametrize(
