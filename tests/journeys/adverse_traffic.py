@@ -84,7 +84,7 @@ class AdverseTraffic:
         for producer in self._producers.values():
             assert producer.flush(90) == 0
         # A storm goes on for minutes and is to leave the machine something to recover with.
-        time.sleep(0.3 if self._storm else 0.05)
+        time.sleep(1.0 if self._storm else 0.05)
 
     def _come_and_go(self, number: int) -> None:
         """A topic appears and is filled at once; another one is filled and deleted."""

@@ -68,7 +68,7 @@ class Stack:
         }
 
     def migrate(self) -> None:
-        command = [sys.executable, str(ROOT / "manage.py"), "migrate", "--noinput"]
+        command = [sys.executable, str(ROOT / "manage.py"), "migrate", "--noinput", "--skip-checks"]
         subprocess.run(command, env=self.environment, check=True, capture_output=True, timeout=120)
 
     def start(self, *names: str) -> None:

@@ -31,7 +31,8 @@ from controlplane.demo.shop.events import (
     warehouse,
 )
 
-TICK = 0.25
+# Each tick costs a request for every partition it writes to.
+TICK = 0.5
 ORDERS_PER_SECOND = 12
 HISTORY = 600
 LAG_OF_ANALYTICS = 1_500
