@@ -98,7 +98,7 @@ LONG: Mapping[str, str] = {
         f"{_HOSTS}::test_a_killed_host_is_replaced_within_a_minute; mirrors/test_host_drains.py"
     ),
     # Of rounds by seed one stays of each kind.
-    "judge/test_judge.py::test_no_statement_is_more_optimistic_than_the_truth[153]": (
+    "journeys/test_true_statements.py::test_no_statement_is_more_optimistic_than_the_truth[153]": (
         "the same with seed 131; make test-judge"
     ),
     f"{_SEARCH}::test_every_record_crosses_once_whatever_is_refused_lost_or_killed[27]": (

@@ -1,4 +1,7 @@
-"""The running demo: everything that `make demo` starts, in a directory of its own."""
+"""The running demo: everything that `make demo` starts, in a directory of its own.
+
+Its brokers have listeners and properties that the judge needs, who plays a round on it at the end.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,14 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from controlplane.demo.run import remote_name
-from controlplane.demo.stack import DemoStack
 from controlplane.demo.verification.topics import Comparison, compare_clusters
-from tests.demo_stage import on_stage
 from tests.journeys.refusals import refusals
+from tests.judge.stage import JudgeStage, on_judge_stage
 
 
 @pytest.fixture(scope="package")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DemoStack]:
-    with on_stage(tmp_path_factory.mktemp("stage") / "demo", DemoStack) as stage:
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgeStage]:
+    with on_judge_stage(tmp_path_factory) as stage:
         yield stage
 
 
@@ -29,7 +31,7 @@ def nothing_was_refused(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="package")
-def compare(stage: DemoStack) -> Callable[..., Comparison]:
+def compare(stage: JudgeStage) -> Callable[..., Comparison]:
     """Waits for lag 0, then compares what `only` lets through, record by record, one way."""
 
     def compared(

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from controlplane.demo.console import Console
 from controlplane.demo.kafka.broker import KafkaBroker, Listener
 from controlplane.demo.processes.ports import HOST, free_port
 from controlplane.demo.stack import DemoStack
 from controlplane.demo.workspace import Workspace
+from tests.demo_stage import on_stage
 from tests.journeys.demo_client import Rest
-from tests.security.vault import Vault
+from tests.security.vault import Vault, environment
 
 # Everyone may do everything until a rule says otherwise; retention acts within a second.
 PROPERTIES = {
@@ -24,11 +30,8 @@ PROPERTIES = {
     "file.delete.delay.ms": "1000",
     # Otherwise deleted records are there again after kill -9.
     "log.flush.start.offset.checkpoint.interval.ms": "1000",
-    "group.initial.rebalance.delay.ms": "0",
-    "share.coordinator.state.topic.replication.factor": "1",
-    "share.coordinator.state.topic.min.isr": "1",
-    "offsets.topic.num.partitions": "8",
-    "transaction.state.log.num.partitions": "8",
+    # Of each listener; a thread that has nothing to do looks for work three times a second.
+    "num.network.threads": "1",
 }
 # Listeners with a certificate: whether its issuer is known, its host, and when it ends in days.
 _TLS = {
@@ -42,7 +45,7 @@ RULES_WAIT_S = 1
 
 
 class JudgeStage(DemoStack):
-    """A demo without its traffic and without its flows, whose brokers have TLS listeners as well.
+    """A demo whose brokers have TLS listeners as well and may be killed.
 
     `wrong_listeners`: a client that connects by TLS as it should cannot use them.
     """
@@ -67,17 +70,14 @@ class JudgeStage(DemoStack):
             "ssl_ca": self._vault.reference("ca.pem"),
         }
 
-    def start(self) -> None:
-        os.environ.update(self._guard.environment)
-        self._guard.watch()
-        self._workspace.remember(url=self.url)
-        self.supervisor.start()
-        self._side_by_side(self._kafka, self._redis, self._web, self._migrate, self._workers)
-        self._workspace.publish(self.facts)
-        self._clear()
-
-    def start_traffic(self) -> None:
-        """There is none."""
+    def clear(self) -> None:
+        """End the traffic, remove the demo's own flows; the rules of alerts call at once."""
+        self.stop_traffic()
+        rest = Rest(self)
+        for flow in rest("flows/")["results"]:
+            remove_flow(rest, flow["id"])
+        for rule in rest("alert-rules/?page_size=100")["results"]:
+            rest(f"alert-rules/{rule['id']}/", {"for_seconds": RULES_WAIT_S}, method="PATCH")
 
     @property
     def process_environment(self) -> dict[str, str]:
@@ -98,20 +98,12 @@ class JudgeStage(DemoStack):
     def is_dead(self, alias: str) -> bool:
         return not self._brokers[alias].alive
 
-    def _clear(self) -> None:
-        """The demo's own flows go; the rules of alerts call at once."""
-        rest = Rest(self)
-        for flow in rest("flows/")["results"]:
-            remove_flow(rest, flow["id"])
-        for rule in rest("alert-rules/?page_size=100")["results"]:
-            rest(f"alert-rules/{rule['id']}/", {"for_seconds": RULES_WAIT_S}, method="PATCH")
-
     def _new_broker(self, alias: str) -> KafkaBroker:
         broker = super()._new_broker(alias)
         return KafkaBroker(
             broker.directory,
             name=alias,
-            heap="512m",
+            heap="768m",
             jvm=("-XX:TieredStopAtLevel=1",),
             environment=self._guard.environment,
             listeners=[Listener(name=kind, protocol="SSL", port=free_port()) for kind in _TLS],
@@ -127,6 +119,16 @@ class JudgeStage(DemoStack):
             prefix = f"listener.name.{listener.lower()}.ssl."
             found |= {prefix + "keystore.type": "PEM", prefix + "keystore.location": str(store)}
         return found
+
+
+@contextmanager
+def on_judge_stage(directories: pytest.TempPathFactory) -> Iterator[JudgeStage]:
+    """The whole demo, running, with secrets of its own."""
+    vault = Vault(directories.mktemp("vault"))
+    make = functools.partial(JudgeStage, vault=vault)
+    directory = directories.mktemp("stage") / "demo"
+    with environment(vault.environment), on_stage(directory, make) as stage:
+        yield stage
 
 
 def remove_flow(rest: Rest, flow: int, seconds: float = 60.0) -> None:
