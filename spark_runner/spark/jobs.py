@@ -19,6 +19,7 @@ from mirrors.domain.transforms.rules import TransformRule
 from spark_runner import task
 from spark_runner.ipc.messages import SliceResult, SliceWork
 from spark_runner.slices.rotation import SlotRotation
+from spark_runner.spark.java import cache_directory
 from spark_runner.sql.plan import (
     evaluate_in_job,
     first_line,
@@ -166,7 +167,7 @@ class SparkJobs:
         """The session for rules. Raises what Spark raises."""
         with self._session_lock:
             if self._session is None:
-                self._session = open_session(self._context, self._directory)
+                self._session = open_session(self._context, self._directory, cache_directory())
             return self._session
 
     def cancel(self, work: SliceWork) -> None:

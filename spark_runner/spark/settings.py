@@ -25,6 +25,9 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.eventLog.enabled": "false",
     "spark.eventLog.compress": "true",
+    # Extensions of Spark's own jars: functions of MLlib, which no rule may call. To register them
+    # takes two seconds of processor time.
+    "spark.sql.extensions.test.loadFromCp": "false",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.reuse": "true",
     "spark.python.worker.idleTimeoutSeconds": "0",

@@ -1,8 +1,8 @@
 """Functions of rules that Spark does not have: Java classes, registered in a session.
 
-Janino, which Spark uses for its own generated code, compiles them into a jar at the first use, so
-no Java compiler is needed. They run inside Spark's expressions, where Python would be another
-worker, and an error would end the task.
+Janino, which Spark uses for its own generated code, compiles them into a jar at the first use on
+this machine, so no Java compiler is needed. They run inside Spark's expressions, where Python would
+be another worker, and an error would end the task.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import pyspark
 from pyspark import SparkContext
 from pyspark.sql import Column, SparkSession
 
@@ -27,17 +28,16 @@ _PACKAGE: Final = "understudy.sql"
 _BUILDER: Final = f"{_PACKAGE}.RecordFunctionBuilder"
 
 
-def register(session: SparkSession, directory: Path) -> None:
-    """Compile the classes below the directory, and register the functions in this session."""
+def register(session: SparkSession, directory: Path, cache: Path) -> None:
+    """Register the functions in this session.
+
+    The compiled classes are in the cache, or below the directory if that cannot be written to.
+    """
     context = session.sparkContext
     jvm: Any = context._jvm
     loader = jvm.org.apache.spark.util.Utils.getContextOrSparkClassLoader()
-    sources = sorted(_SOURCES.glob("*.java"))
-    version = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
-    jar = directory / f"functions-{version}.jar"
-    if not jar.exists():
-        # The parent does not have these classes from the jar of another directory.
-        _compile(jvm, loader.getParent(), sources, jar)
+    # The parent does not have these classes from another jar.
+    jar = _compiled(jvm, loader.getParent(), directory, cache)
     context._jsc.addJar(str(jar))
     loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())
     gateway: Any = context._gateway
@@ -78,6 +78,25 @@ def tried(value: Column) -> Column:
     return Column(utils.column(found))
 
 
+def _compiled(jvm: Any, loader: Any, directory: Path, cache: Path) -> Path:
+    """The jar of the classes. Raises OSError if none can be written."""
+    sources = sorted(_SOURCES.glob("*.java"))
+    texts = b"".join(path.read_bytes() for path in sources) + pyspark.__version__.encode()
+    name = f"functions-{hashlib.sha256(texts).hexdigest()[:12]}.jar"
+    cached, own = cache / name, directory / name
+    for jar in (cached, own):
+        # The end of a file that was not written completely is missing.
+        if zipfile.is_zipfile(jar):
+            return jar
+    try:
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _compile(jvm, loader, sources, cached)
+    except OSError:
+        _compile(jvm, loader, sources, own)
+        return own
+    return cached
+
+
 def _compile(jvm: Any, loader: Any, sources: Sequence[Path], jar: Path) -> None:
     compiler = jvm.org.codehaus.janino.CompilerFactory().newCompiler()
     compiler.setIClassLoader(jvm.org.codehaus.janino.ClassLoaderIClassLoader(loader))
@@ -86,11 +105,13 @@ def _compile(jvm: Any, loader: Any, sources: Sequence[Path], jar: Path) -> None:
     )
     for at, path in enumerate(sources):
         files[at] = jvm.java.io.File(str(path))
+    # Other processes may compile the same.
     with tempfile.TemporaryDirectory(dir=jar.parent) as folder:
-        compiler.setDestinationDirectory(jvm.java.io.File(folder), False)
+        classes, unfinished = Path(folder, "classes"), Path(folder, jar.name)
+        classes.mkdir()
+        compiler.setDestinationDirectory(jvm.java.io.File(str(classes)), False)
         compiler.compile(files)
-        unfinished = jar.with_suffix(".new")
         with zipfile.ZipFile(unfinished, "w") as archive:
-            for path in sorted(Path(folder).rglob("*.class")):
-                archive.write(path, str(path.relative_to(folder)))
+            for path in sorted(classes.rglob("*.class")):
+                archive.write(path, str(path.relative_to(classes)))
         unfinished.replace(jar)

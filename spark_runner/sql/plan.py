@@ -69,10 +69,10 @@ _SETTINGS = {
 }
 
 
-def open_session(context: SparkContext, directory: Path) -> SparkSession:
+def open_session(context: SparkContext, directory: Path, cache: Path) -> SparkSession:
     """A session of its own, with the settings and functions that the evaluation needs.
 
-    `directory` is for files of this runner.
+    `directory` is for files of this runner, `cache` for those of all runners of this machine.
     """
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         # They print what is raised as well.
@@ -80,7 +80,7 @@ def open_session(context: SparkContext, directory: Path) -> SparkSession:
     session = SparkSession(context).newSession()
     for key, value in _SETTINGS.items():
         session.conf.set(key, value)
-    functions.register(session, directory)
+    functions.register(session, directory, cache)
     functions.remove_refused(session)
     return session
 

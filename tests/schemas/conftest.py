@@ -18,6 +18,7 @@ from mirrors.services import clusters
 from mirrors.services.clock import milliseconds
 from mirrors.services.flows import settings
 from mirrors.services.schemas import comparison
+from spark_runner.spark.java import cache_directory
 from spark_runner.sql.plan import open_session
 from tests.schemas.apicurio import Apicurio
 from tests.schemas.fake_registry import FakeRegistry
@@ -59,7 +60,7 @@ def fake() -> Iterator[FakeRegistry]:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session that knows the functions of rules."""
     context = builder("local[1]").getOrCreate().sparkContext
-    yield open_session(context, tmp_path_factory.mktemp("functions"))
+    yield open_session(context, tmp_path_factory.mktemp("functions"), cache_directory())
     context.stop()
 
 

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from mirrors.domain.schemas.registry import URL, RegistrySpec, registry_of
 from mirrors.domain.transforms.evaluation import EvaluatedRecord
 from mirrors.kafka.schemas.connection import RegistryUnavailable
+from spark_runner.sql import previews
 from tests.schemas.apicurio import register
 from tests.schemas.evaluation import evaluated, place_at, value_of
 from tests.schemas.fake_registry import FakeRegistry
@@ -199,7 +200,9 @@ def test_what_cannot_be_read_fails_alone_and_says_why(run: Run, value: bytes, wo
     assert words in bad.message
 
 
-def test_no_mutilated_record_ends_the_task(run: Run) -> None:
+def test_no_mutilated_record_ends_the_task(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each reason is another query.
+    monkeypatch.setattr(previews, "_MOST_MESSAGES", 5)
     chance = random.Random(20)
     whole = framed(ADA)
     values = []

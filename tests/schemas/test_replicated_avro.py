@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
 import json
 import random
@@ -68,12 +69,17 @@ def framed(schema: Any, number: int, record: dict[str, Any]) -> bytes:
     return b"\0" + struct.pack(">I", number) + out.getvalue()
 
 
+@functools.cache
+def schema_of(url: str, number: int) -> Any:
+    text = requests.get(f"{url}/schemas/ids/{number}", timeout=30).json()["schema"]
+    return fastavro.parse_schema(json.loads(text))
+
+
 def read(url: str, value: bytes) -> tuple[int, dict[str, Any]]:
     """The id, and the record by the schema that the registry has for it."""
     (number,) = struct.unpack(">I", value[1:5])
-    text = requests.get(f"{url}/schemas/ids/{number}", timeout=30).json()["schema"]
     data = io.BytesIO(value[5:])
-    found = fastavro.schemaless_reader(data, fastavro.parse_schema(json.loads(text)), None)
+    found = fastavro.schemaless_reader(data, schema_of(url, number), None)
     assert value[:1] == b"\0"
     assert not data.read()
     return number, found

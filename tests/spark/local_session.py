@@ -19,6 +19,8 @@ def builder(master: str) -> SparkSession.Builder:
     found = SparkSession.builder.master(master).config("spark.ui.enabled", "false")
     # It has imported what tasks need, before it forks.
     found = found.config("spark.python.daemon.module", "spark_runner.spark.worker_daemon")
+    # As in a runner: no functions of MLlib.
+    found = found.config("spark.sql.extensions.test.loadFromCp", "false")
     archive = class_data_archive()
     options = JVM if archive is None else (*JVM, read_option(archive))
     return found.config("spark.driver.extraJavaOptions", " ".join(options))

@@ -12,14 +12,17 @@ from tests.spark.lab import Flow, Lab, topic_row, wait_for
 
 
 @contextmanager
-def load(lab: Lab, topic: str, partitions: int = 1) -> Iterator[list[int]]:
-    """A writer beside the test; the list ends with how many records it wrote."""
+def load(lab: Lab, topic: str, partitions: int = 1, *, at_once: int = 50) -> Iterator[list[int]]:
+    """A writer beside the test; the list ends with how many records it wrote.
+
+    `at_once`: how many it writes about a hundred times a second.
+    """
     stop, written = threading.Event(), [0]
 
     def write() -> None:
         producer = lab.writer()
         while not stop.is_set():
-            for _ in range(50):
+            for _ in range(at_once):
                 value = f"{written[0]}".encode()
                 producer.produce(topic, value, partition=written[0] % partitions)
                 written[0] += 1

@@ -264,7 +264,7 @@ def test_killed_workers_lose_and_repeat_nothing_and_every_offset_is_translated(l
     )
     topic = lab.create(flow.topic("w"), 4)
     flow.start().wait_state("running", seconds=120)
-    with load(lab, topic, 4):
+    with load(lab, topic, 4, at_once=10):
         for _ in range(KILLS):
             in_load(lab, flow, topic)
             status = flow.wait(lambda s: any(row.pid for row in s.slices))
@@ -275,24 +275,23 @@ def test_killed_workers_lose_and_repeat_nothing_and_every_offset_is_translated(l
     flow.wait_in_sync(topic, seconds=120)
     ends = end_offsets(lab.source, topic)
     answers, _ = library_answers(flow, ends)
-    translated = 0
-    for partition, copies in lab.read(flow.remote(topic), target=True).items():
+    source, translated = lab.read(topic), 0
+    copies: dict[int, list[tuple[int | None, bytes | None]]] = {one: [] for one in source}
+    for partition, row in messages(lab.target, flow.remote(topic)):
+        if row is not None:
+            copies[partition].append((row.offset(), row.value()))
+    for partition, rows in source.items():
         kept = [
-            (offset, value)
-            for offset, (_, value, *_) in enumerate(lab.read(topic)[partition])
-            if int(value or b"") % 3
+            (offset, value) for offset, (_, value, *_) in enumerate(rows) if int(value or b"") % 3
         ]
-        assert [row[1] for row in copies] == [b"v" + (value or b"") for _, value in kept]
-        numbers = [
-            row.offset()
-            for at, row in messages(lab.target, flow.remote(topic))
-            if at == partition and row
-        ]
+        expected_values = [b"v" + (value or b"") for _, value in kept]
+        assert [value for _, value in copies[partition]] == expected_values
+        offsets = [offset for offset, _ in kept]
         for upstream, (downstream, outcome) in enumerate(answers[topic, partition]):
-            at = bisect.bisect_left([offset for offset, _ in kept], upstream)
+            at = bisect.bisect_left(offsets, upstream)
             if at < len(kept) and at:
-                expected = "exact" if kept[at][0] == upstream else "gap"
-                assert (downstream, outcome) == (numbers[at], expected), (upstream, at)
+                expected = "exact" if offsets[at] == upstream else "gap"
+                assert (downstream, outcome) == (copies[partition][at][0], expected), (upstream, at)
                 translated += 1
     assert translated > 1000
     flow.stop()

@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrors.domain.transforms.rules import TransformRule
+from spark_runner.spark.java import cache_directory
 from spark_runner.spark.jobs import SparkJobs
 from spark_runner.sql.columns import FIGURES, FILLER, KIND, RESULT, TEXT, input_schema
 from spark_runner.sql.plan import evaluated, map_in_arrow, open_session
@@ -28,7 +29,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         parent = builder("local[1]").getOrCreate()
-        yield open_session(parent.sparkContext, tmp_path_factory.mktemp("jar"))
+        yield open_session(parent.sparkContext, tmp_path_factory.mktemp("jar"), cache_directory())
         parent.stop()
 
 

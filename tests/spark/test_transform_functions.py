@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -18,6 +20,7 @@ from mirrors.domain.transforms.functions import (
     SPARK_FUNCTIONS,
 )
 from mirrors.domain.transforms.sql import GRAMMAR
+from spark_runner.spark.java import cache_directory
 from spark_runner.sql.columns import SCHEMAS
 from spark_runner.sql.plan import open_session, result_of
 from tests.domain.transform_cases import GOOD
@@ -58,7 +61,8 @@ def test_what_passes_without_spark_has_the_type_that_it_needs(records: DataFrame
 
 @pytest.fixture(scope="module")
 def rules_session(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
-    return open_session(spark.sparkContext, tmp_path_factory.mktemp("functions"))
+    folder = tmp_path_factory.mktemp("functions")
+    return open_session(spark.sparkContext, folder, cache_directory())
 
 
 @pytest.mark.parametrize(
@@ -97,3 +101,31 @@ def test_what_passes_is_analyzed_in_the_session_of_rules(rules_session: SparkSes
     for field, text in GOOD:
         if "env:" not in text and "file:" not in text:
             rows.select(result_of(text, field))
+
+
+def test_the_functions_are_compiled_once_for_all_runners_that_share_a_cache(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def open_in(directory: str, cache: str) -> dict[Path, int]:
+        """The compiled functions after it."""
+        open_session(spark.sparkContext, tmp_path / directory, tmp_path / cache)
+        return {path: path.stat().st_ino for path in tmp_path.rglob("*.jar")}
+
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    (tmp_path / "file").write_text("no directory")
+    # Without a cache, a runner has its own.
+    found = open_in("one", "file")
+    [own] = found
+    assert own.parent.name == "one"
+    assert "understudy/sql/RecordFunctions.class" in zipfile.ZipFile(own).namelist()
+    assert open_in("one", "file") == found
+    # One that was written in part is replaced.
+    (tmp_path / "cache").mkdir()
+    cached = tmp_path / "cache" / own.name
+    cached.write_bytes(own.read_bytes()[:-100])
+    found = open_in("two", "cache")
+    assert found.keys() == {own, cached}
+    assert zipfile.is_zipfile(cached)
+    assert open_in("two", "cache") == found
+    assert list(cached.parent.iterdir()) == [cached]

@@ -21,6 +21,7 @@ from mirrors.domain.transforms.rules import TransformRule
 from spark_runner.engine.batches.record_bytes import RecordBytes
 from spark_runner.engine.transforms.evaluation import Row
 from spark_runner.engine.transforms.record_fields import RecordFields, headers_part_of, part_of
+from spark_runner.spark.java import cache_directory
 from spark_runner.sql import plan
 from spark_runner.sql.columns import ARGUMENTS, RECORD
 from spark_runner.sql.user_functions import UserCode
@@ -56,7 +57,9 @@ def session(tmp_path_factory: pytest.TempPathFactory, functions: Path) -> Iterat
         # Another module may have started the process's Java, without the variable.
         variable = f"spark.executorEnv.{FUNCTIONS_DIR}"
         spark = builder("local[1]").config(variable, str(functions)).getOrCreate()
-        yield plan.open_session(spark.sparkContext, tmp_path_factory.mktemp("jars"))
+        yield plan.open_session(
+            spark.sparkContext, tmp_path_factory.mktemp("jars"), cache_directory()
+        )
         spark.stop()
 
 
