@@ -25,6 +25,11 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.eventLog.enabled": "false",
     "spark.eventLog.compress": "true",
+    # The environment of Python workers is the same for all jobs, with rules and without. Otherwise
+    # Spark starts another process of 80 MB that imports everything, to fork those of rules.
+    "spark.buffer.size": "4096",
+    "spark.sql.execution.pandas.udf.buffer.size": "4096",
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     # Extensions of Spark's own jars: functions of MLlib, which no rule may call. To register them
     # takes two seconds of processor time.
     "spark.sql.extensions.test.loadFromCp": "false",

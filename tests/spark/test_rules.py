@@ -9,6 +9,7 @@ import json
 import os
 import signal
 
+import psutil
 import pytest
 from confluent_kafka.admin import NewTopic
 
@@ -80,6 +81,9 @@ def test_records_are_filtered_and_changed_and_the_others_are_copied(lab: Lab) ->
             for key, value, *rest in kept
         ]
     assert lab.read(flow.remote(other), target=True) == lab.read(other)
+    # One process forks the workers of flows with rules and of all others.
+    parents = [one for one in lab.workers() if psutil.Process(one.ppid()).name() == "java"]
+    assert len(parents) == 1, [one.cmdline() for one in parents]
     flow.stop()
 
 
