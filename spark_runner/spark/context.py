@@ -26,7 +26,7 @@ from mirrors.kafka.security import librdkafka_egress
 from mirrors.kafka.security.secret_scopes import RESERVED_FILES
 from spark_runner.native import loader
 from spark_runner.spark.cluster_version import address_refusal, check_version
-from spark_runner.spark.java import java_options, keep_archive
+from spark_runner.spark.java import class_path_of, java_options, keep_archive
 from spark_runner.spark.settings import (
     UNAUTHENTICATED,
     SparkViews,
@@ -117,7 +117,12 @@ def open_context(
         local=is_local(master),
         unauthenticated=bool(os.environ.get(UNAUTHENTICATED)),
         directory=directory,
-        java_options=java_options(java, directory, leaves_archive=leaves_archive),
+        java_options=java_options(
+            java,
+            directory,
+            class_path=class_path_of(chosen, os.environ),
+            leaves_archive=leaves_archive,
+        ),
         views=views,
     )
     for key, value in settings.items():

@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
@@ -83,6 +84,10 @@ JVM = (
     "-Xlog:disable",
     "-Xlog:all=off",
 )
+# As Spark's launcher writes it into the class path.
+SPARK_HOME = Path(pyspark.__file__).resolve().parent
+# Parts of the class path, in the order of Spark's launcher but for the first.
+_BEHIND_JARS = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
 # Locks that this process holds until it ends.
 _locks: list[IO[str]] = []
 
@@ -112,14 +117,47 @@ def check_java() -> str:
     return java
 
 
-def java_options(java: str, directory: Path, *, leaves_archive: bool = False) -> str:
+def java_options(
+    java: str,
+    directory: Path,
+    *,
+    class_path: str = "",
+    leaves_archive: bool = False,
+) -> str:
     """Options of the driver's Java. The runner's directory holds its log.
 
+    `class_path`: instead of the one that Spark's launcher writes; empty to keep that.
     `leaves_archive`: write one whatever other processes are to do (`class_data_archive`).
     """
     archive = _write_option(java) if leaves_archive else _archive_option(java)
     options = [*JVM, *archive, f"-Dlog4j2.configurationFile={_log4j(directory)}"]
-    return " ".join(map(_quoted, [*options, *_temporary()]))
+    found = " ".join(map(_quoted, [*options, *_temporary()]))
+    # The launcher's own comes before these options, and Java uses the last one.
+    return f"{found} -cp {_quoted(class_path)}" if class_path else found
+
+
+def spark_jars() -> list[str]:
+    """The class path of Spark's own classes, in the order in which its launcher writes them."""
+    jars = SPARK_HOME / "jars"
+    return [*map(str, jars.glob("slf4j-api-*.jar")), f"{jars}/*"]
+
+
+def class_path_of(chosen: Mapping[str, str], environment: Mapping[str, str]) -> str:
+    """Spark's jars, then the operator's directories; empty if the launcher's order is to stay.
+
+    - Java uses an archive only if the class path begins as it did when the archive was written.
+      Spark's launcher puts SPARK_CONF_DIR first. No jar of Spark has a file of the names that
+      Spark and Hadoop look for there, so the order has no other effect.
+    - `chosen` (the operator's settings) or a `spark-env.sh` may put other classes first.
+    """
+    directory = environment.get("SPARK_CONF_DIR")
+    if not directory or "spark.driver.extraClassPath" in chosen:
+        return ""
+    home = Path(environment.get("SPARK_HOME") or SPARK_HOME).resolve()
+    if home != SPARK_HOME or Path(directory, "spark-env.sh").exists():
+        return ""
+    behind = (environment.get(name, "") for name in _BEHIND_JARS)
+    return ":".join([*spark_jars(), *filter(None, behind)])
 
 
 def keep_archive(java: str, *, ended_well: bool) -> None:

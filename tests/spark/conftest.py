@@ -140,10 +140,9 @@ def two_slots(
     runner_env: dict[str, str],
 ) -> Iterator[Lab]:
     """A runner of two slots with Spark's pages and its event log; `small` starts it."""
-    env = {
-        **runner_env,
-        **written(tmp_path_factory.mktemp("conf"), "spark.eventLog.compress false\n"),
-    }
+    # Figures of a task that runs come with heartbeats.
+    text = "spark.eventLog.compress false\nspark.executor.heartbeatInterval 5s\n"
+    env = {**runner_env, **written(tmp_path_factory.mktemp("conf"), text)}
     lab = Lab(*clusters, tmp_path_factory.mktemp("small"), env)
     yield lab
     lab.stop_if_it_runs()

@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
-import pyspark
 
 from controlplane.demo.processes.ports import HOST, free_port
-from spark_runner.spark.java import read_option
+from spark_runner.spark.java import SPARK_HOME, read_option, spark_jars
 from tests.spark.lab import wait_for
 from tests.spark.local_session import class_data_archive
 from tests.spark.two_hosts import Namespace
@@ -23,10 +22,18 @@ SHARED = (
     "spark.authenticate true\nspark.authenticate.secret of-this-test-alone\n"
     "spark.network.crypto.enabled true\nspark.network.crypto.authEngineVersion 2\n"
 )
-JARS = Path(pyspark.__file__).parent / "jars"
-_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-# As Spark's launcher writes it: Java uses a class-data archive only with the same.
-_CLASS_PATH = (f"{JARS.parent}/conf", *map(str, JARS.glob("slf4j-api-*.jar")), f"{JARS}/*")
+_QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+def quick_options() -> list[str]:
+    """For each Java of such a cluster: it starts with little processor time."""
+    archive = class_data_archive()
+    return [*_QUICK] if archive is None else [*_QUICK, read_option(archive)]
+
+
+def quick_executors() -> str:
+    """The line of a runner's spark-defaults.conf."""
+    return f"spark.executor.extraJavaOptions {' '.join(quick_options())}\n"
 
 
 class StandaloneCluster:
@@ -98,27 +105,27 @@ def standalone_cluster(
 ) -> Iterator[StandaloneCluster]:
     """`env` is all that executors find in their environment."""
     port = free_port()
-    settings = directory / "conf"
-    settings.mkdir(parents=True, exist_ok=True)
-    (settings / "spark-defaults.conf").write_text(SHARED)
+    directory.mkdir(parents=True, exist_ok=True)
+    # In no SPARK_CONF_DIR, which would begin the class path of executors: Java uses a class-data
+    # archive only with the class path that it was written with.
+    settings = directory / "spark-defaults.conf"
+    settings.write_text(SHARED)
     environment = {
-        **env,
-        "SPARK_CONF_DIR": str(settings),
-        "SPARK_HOME": str(JARS.parent),
+        **{name: value for name, value in env.items() if name != "SPARK_CONF_DIR"},
+        "SPARK_HOME": str(SPARK_HOME),
         # What bin/load-spark-env.sh would set.
         "SPARK_SCALA_VERSION": "2.13",
     }
     address = f"spark://{host}:{port}"
-    archive = class_data_archive()
-    options = _JVM if archive is None else (*_JVM, read_option(archive))
+    options = ["-Xmx256m", *quick_options()]
     deploy = "org.apache.spark.deploy"
-    web = ("--webui-port", "0", "--host")
+    web = ("--properties-file", str(settings), "--webui-port", "0", "--host")
 
     def launch(name: str, here: str, *arguments: str, namespace: Namespace | None = None) -> None:
         home = directory / name
         home.mkdir(parents=True)
         with (home / "out").open("wb") as out:
-            command = ["java", *options, "-cp", ":".join(_CLASS_PATH), *arguments]
+            command = ["java", *options, "-cp", ":".join(spark_jars()), *arguments]
             if namespace is not None:
                 command = namespace.command(*command)
             cluster.processes.append(

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from spark_runner.spark.class_data_archive import make_archive
-from spark_runner.spark.java import java_options, keep_archive, read_option
+from spark_runner.spark.java import (
+    class_path_of,
+    java_options,
+    keep_archive,
+    read_option,
+    spark_jars,
+)
 from tests.spark.local_session import class_data_archive
+from tests.spark.test_spark_settings import written
 
 
 @pytest.fixture
@@ -67,3 +75,35 @@ def test_an_archive_made_beforehand_is_used_and_not_made_again(tmp_path: Path) -
     found = shutil.which("java")
     assert found is not None
     assert read_option(archive) in java_options(found, tmp_path).split()
+
+
+def test_a_runner_with_settings_of_an_operators_uses_the_archive(tmp_path: Path) -> None:
+    archive = class_data_archive()
+    assert archive is not None
+
+    def is_used(class_path: str) -> bool:
+        """Java ends at once if it was told to use an archive that does not fit."""
+        command = ["java", "-XX:+UseSerialGC", "-Xshare:on", read_option(archive)]
+        done = subprocess.run(
+            [*command, "-cp", class_path, "-version"], capture_output=True, check=False, timeout=60
+        )
+        return done.returncode == 0
+
+    environment = written(tmp_path / "conf", "spark.ui.enabled false\n")
+    directory = environment["SPARK_CONF_DIR"]
+    assert is_used(":".join(spark_jars()))
+    assert not is_used(":".join([directory, *spark_jars()]))
+    found = class_path_of({}, {**environment, "HADOOP_CONF_DIR": "/hadoop"})
+    assert found == ":".join([*spark_jars(), directory, "/hadoop"])
+    assert is_used(found)
+    assert java_options("java", tmp_path, class_path=found).endswith(f" -cp {found}")
+
+
+def test_classes_that_an_operator_puts_first_stay_there(tmp_path: Path) -> None:
+    environment = written(tmp_path, "spark.ui.enabled false\n")
+    assert class_path_of({}, environment)
+    assert class_path_of({}, {}) == ""
+    assert class_path_of({"spark.driver.extraClassPath": "/a.jar"}, environment) == ""
+    assert class_path_of({}, {**environment, "SPARK_HOME": "/opt/spark"}) == ""
+    (tmp_path / "spark-env.sh").write_text("SPARK_DIST_CLASSPATH=/a.jar\n")
+    assert class_path_of({}, environment) == ""

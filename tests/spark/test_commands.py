@@ -27,7 +27,7 @@ def load(lab: Lab, topic: str, partitions: int = 1, *, at_once: int = 50) -> Ite
                 producer.produce(topic, value, partition=written[0] % partitions)
                 written[0] += 1
             producer.poll(0)
-            time.sleep(0.01)
+            time.sleep(0.03)
         assert producer.flush(60) == 0
 
     thread = threading.Thread(target=write, daemon=True)

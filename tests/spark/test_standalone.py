@@ -20,7 +20,7 @@ from controlplane.demo.processes.ports import free_port
 from mirrors import launcher
 from tests.spark.lab import Flow, Lab, wait_for
 from tests.spark.reading import records
-from tests.spark.standalone import SHARED, StandaloneCluster, standalone_cluster
+from tests.spark.standalone import SHARED, StandaloneCluster, quick_executors, standalone_cluster
 from tests.spark.test_commands import assert_same, load
 from tests.spark.test_spark_settings import written
 
@@ -60,7 +60,7 @@ def far(
     text = (
         f"{SHARED}spark.executor.memory 600m\nspark.driver.memory 600m\n"
         f"spark.ui.enabled true\nspark.ui.port {port}\n"
-        "spark.executor.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC\n"
+        f"{quick_executors()}"
     )
     settings = written(tmp_path_factory.mktemp("conf"), text)
     env = {**runner_env, **settings, VARIABLE: PASSWORD, "SPARK_LOCAL_IP": "127.0.0.1"}

@@ -80,7 +80,7 @@ def test_jobs_are_named_and_counted_and_the_log_has_no_secret(small: Lab, event_
     assert len(lab.read(flow.remote(topic), target=True)[0]) == KEPT
 
     # While the task runs.
-    wait_for(lambda: (RECORDS, KEPT) in figures(lab), seconds=300, what="the metrics", pause=0.5)
+    wait_for(lambda: (RECORDS, KEPT) in figures(lab), seconds=300, what="the metrics", pause=1)
     [running] = [row for row in stages(lab) if row["outputRecords"] == KEPT]
     assert running["inputBytes"] >= RECORDS * len('{"n":1}')
     assert running["outputBytes"] > 0
@@ -95,7 +95,7 @@ def test_jobs_are_named_and_counted_and_the_log_has_no_secret(small: Lab, event_
     flow.stop()
     assert log.stat().st_mode & 0o777 == 0o700
     # Spark writes it out when a job has ended.
-    wait_for(lambda: written_records(log) >= KEPT, what="the end of the task in the log", pause=0.2)
+    wait_for(lambda: written_records(log) >= KEPT, what="the end of the task in the log", pause=1)
     found = events(log)
     groups = {
         event["Properties"].get("spark.jobGroup.id", "")
