@@ -10,6 +10,7 @@ import pytest
 
 from spark_runner.spark.class_data_archive import make_archive
 from spark_runner.spark.java import (
+    check_java,
     class_path_of,
     java_options,
     keep_archive,
@@ -96,7 +97,7 @@ def test_a_runner_with_settings_of_an_operators_uses_the_archive(tmp_path: Path)
     found = class_path_of({}, {**environment, "HADOOP_CONF_DIR": "/hadoop"})
     assert found == ":".join([*spark_jars(), directory, "/hadoop"])
     assert is_used(found)
-    assert java_options("java", tmp_path, class_path=found).endswith(f" -cp {found}")
+    assert java_options(check_java(), tmp_path, class_path=found).endswith(f" -cp {found}")
 
 
 def test_classes_that_an_operator_puts_first_stay_there(tmp_path: Path) -> None:
