@@ -33,6 +33,8 @@ pytestmark = pytest.mark.timeout(900)
 HELD = """SELECT count(*) FROM mirrors_host
 WHERE held_since < now() - interval '31 s' AND renewed_at > now() - interval '10 s'"""
 CREATE = """
+from django.core.management import call_command
+call_command("migrate", verbosity=0)
 from mirrors.services import clusters
 from mirrors.services.flows import settings
 from mirrors.services.runners import settings as runners
@@ -169,7 +171,6 @@ def scene(
                 tmp_path_factory.mktemp("hosts"), guard.environment, server, namespace, clusters
             )
             try:
-                hosts.ask("from django.core.management import call_command as c; c('migrate')")
                 yield Scene(hosts, *clusters)
             finally:
                 hosts.close()

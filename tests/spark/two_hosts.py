@@ -27,7 +27,7 @@ from tests.postgres import Postgres
 
 ROOT = Path(__file__).resolve().parents[2]
 # How often the writer writes a record to each partition.
-_EVERY_S = 0.04
+_EVERY_S = 0.1
 CELERY = (sys.executable, "-m", "celery", "-A", "controlplane")
 
 
