@@ -132,6 +132,9 @@ LONG: Mapping[str, str] = {
     "spark/test_spark_hosts.py": (
         "spark/test_standalone.py::test_an_executor_killed_under_load and test_spark_settings.py"
     ),
+    "spark/test_runner_process.py::test_a_master_that_is_none_or_does_not_answer_is_said[local": (
+        "the same with sprak://x"
+    ),
     "spark/test_crashes.py::test_a_second_runner_with_the_same_flow_fences_the_first[running]": (
         "the same with a first one that is frozen and revived"
     ),
