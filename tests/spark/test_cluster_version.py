@@ -16,9 +16,13 @@ from tests.spark.standalone import SHARED, standalone_cluster
 from tests.spark.test_spark_settings import written
 from tests.spark.two_hosts import ROOT
 
-# What a runner does whose Spark has another version than this installation's.
+# What a runner does whose Spark has another version than this installation's. Its Java is the same,
+# so the same class-data archive fits.
 OTHER_VERSION = """
 import sys, pyspark
+from spark_runner.spark import java
+archive = java.archive_of(java.check_java())
+java.archive_of = lambda _: archive
 pyspark.__version__ = "4.9.2"
 from spark_runner.__main__ import main
 sys.exit(main(sys.argv[1:]))
