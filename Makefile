@@ -6,7 +6,7 @@ PY      = $(VENV)/bin/python
 PYTEST  = $(PY) -m pytest
 RUN    ?=
 # The whole suite as four pytest sessions at the same time; 1: as one.
-SESSIONS ?= 3
+SESSIONS ?= 4
 
 KAFKA_DIR       ?= .kafka/kafka
 KAFKA_PORT      ?= 9092

@@ -102,7 +102,7 @@ def _unpacked() -> Path:
 
 @functools.cache
 def _java_version() -> str:
-    """Java takes no archive of another one's classes."""
+    """Of the archive of classes, since Java refuses that of another version."""
     java = Path(shutil.which("java") or "java").resolve()
     return hashlib.sha256(f"{java} {java.stat().st_mtime_ns}".encode()).hexdigest()[:16]
 
