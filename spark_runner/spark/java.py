@@ -129,6 +129,9 @@ def java_options(
     `class_path`: instead of the one that Spark's launcher writes; empty to keep that.
     `leaves_archive`: write one whatever other processes are to do (`class_data_archive`).
     """
+    if leaves_archive:
+        # Held or not: it is written. A runner that starts meanwhile leaves it alone if it is held.
+        _may_write(archive_of(java))
     archive = _write_option(java) if leaves_archive else _archive_option(java)
     options = [*JVM, *archive, f"-Dlog4j2.configurationFile={_log4j(directory)}"]
     found = " ".join(map(_quoted, [*options, *_temporary()]))
@@ -212,22 +215,27 @@ def _archive_option(java: str) -> list[str]:
     if archive.exists():
         mark_used(archive)
         return [read_option(archive)]
+    return _write_option(java) if _may_write(archive) else []
+
+
+def _may_write(archive: Path) -> bool:
+    """Whether this process is the one that writes it, until this process ends."""
     try:
         archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = archive.with_suffix(".lock").open("w")
     except OSError:
-        return []
+        return False
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         lock.close()
-        return []
+        return False
     _locks.append(lock)
     # The process that was to write one was killed. Nobody uses what it may have left.
     for left in archive.parent.glob(f"{archive.stem}.[0-9]*"):
         with contextlib.suppress(OSError):
             left.unlink()
-    return _write_option(java)
+    return True
 
 
 def _write_option(java: str) -> list[str]:

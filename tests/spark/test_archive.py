@@ -58,6 +58,15 @@ def test_what_a_killed_runner_left_half_written_is_removed(java: str, tmp_path: 
     assert not left.exists()
 
 
+def test_a_runner_that_starts_meanwhile_leaves_alone_what_is_made_beforehand(
+    java: str, tmp_path: Path
+) -> None:
+    (fresh,) = promised(java_options(java, tmp_path, leaves_archive=True))
+    fresh.write_text("half of the classes")
+    assert promised(java_options(java, tmp_path)) == []
+    assert fresh.exists()
+
+
 def test_a_cache_that_cannot_be_written_to_costs_nothing_but_time(
     java: str, tmp_path: Path
 ) -> None:
