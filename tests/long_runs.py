@@ -27,6 +27,10 @@ _LEVELS = "wire/test_transaction_versions.py::test_every_record_crosses_once_wha
 _APPLICATION = "spark/test_application_failback.py"
 _SEARCH = "wire/test_chaos_search.py"
 _FIRST = "spark/test_first_start.py"
+_INTERRUPTED = (
+    "spark/test_user_code.py::"
+    "test_what_hangs_dies_or_grows_is_a_dead_letter_and_a_comparison_says_so"
+)
 _HOSTS = "spark/test_host_failover.py"
 _TERRAFORM = "terraform/test_refusals.py::test_a_wrong_configuration_gets_one_sentence"
 
@@ -149,6 +153,7 @@ LONG: Mapping[str, str] = {
         "spark/test_rules.py::test_killed_workers_lose_and_repeat_nothing; "
         "spark/test_user_code.py::test_what_hangs_dies_or_grows_is_a_dead_letter"
     ),
+    f"{_INTERRUPTED}[hangs-grows]": f"{_INTERRUPTED}[dies]; spark/test_user_functions.py",
     "spark/test_routes.py::test_killed_workers_lose_and_repeat_nothing_in_any_target_topic": (
         "spark/test_rules.py::test_killed_workers_lose_and_repeat_nothing; "
         f"{_SEARCH}::test_with_routes_every_record_crosses_once_into_its_topic[41]"

@@ -122,25 +122,29 @@ def test_a_record_for_which_user_code_fails_is_a_record_error(lab: Lab, action: 
     flow.stop()
 
 
+INTERRUPTIONS = {
+    "die": "texts.nap ended its process (exit code 3)",
+    "slow": "texts.nap took longer than 10 s",
+    "grow": "texts.nap raised MemoryError",
+}
+
+
 @pytest.mark.django_db
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("values", [["die"], ["slow", "grow"]], ids=["dies", "hangs-grows"])
 def test_what_hangs_dies_or_grows_is_a_dead_letter_and_a_comparison_says_so(
-    lab: Lab, settings: Any
+    lab: Lab, settings: Any, values: list[str]
 ) -> None:
     flow = lab.flow(tasks_max="1", **rules(NAP))
     topic, good = lab.create(flow.topic("t"), 1), lab.create(flow.topic("good"), 1)
-    lab.write(topic, rows("a", "die", "slow", "grow", "bcd"))
+    lab.write(topic, rows("a", *values, "bcd"))
     lab.write(good, rows(*(n * "x" for n in range(1200))))
     flow.start()
-    flow.wait_copied({(topic, 0): 5, (good, 0): 1200}, seconds=240)
+    flow.wait_copied({(topic, 0): len(values) + 2, (good, 0): 1200}, seconds=240)
     assert [row[1] for row in lab.read(flow.remote(topic), target=True)[0]] == [b"1", b"3"]
     letters = lab.read(f"dead-letters.{flow.source_alias}", target=True)[0]
     found = {row[1]: dict(row[2])[ERROR_REASON].decode().rpartition(". ")[2] for row in letters}
-    assert found == {
-        b"die": "texts.nap ended its process (exit code 3)",
-        b"slow": "texts.nap took longer than 10 s",
-        b"grow": "texts.nap raised MemoryError",
-    }
+    assert found == {value.encode(): INTERRUPTIONS[value] for value in values}
     row = row_of(lab, flow, settings)
     run = lifecycle.request_comparison(flow=row, who="ann", topics=[topic, good])
     advance(run)
@@ -148,7 +152,8 @@ def test_what_hangs_dies_or_grows_is_a_dead_letter_and_a_comparison_says_so(
     assert (parts[good].verdict, parts[good].source_records) == ("same", 1200), parts[good].reason
     assert parts[topic].verdict not in ("same", "differs")
     assert "It is not known what rule 1 makes of the record at" in parts[topic].reason
-    assert "offset 1, so it was not compared: texts.nap ended its process" in parts[topic].reason
+    why = f"offset 1, so it was not compared: {INTERRUPTIONS[values[0]]}"
+    assert why in parts[topic].reason
     flow.stop()
 
 
