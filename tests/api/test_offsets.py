@@ -15,6 +15,7 @@ from rest_framework.test import APIClient
 from mirrors.domain.offsets.runs import Run
 from mirrors.models import Cluster, Flow
 from spark_runner.kafka_protocol.records import Record
+from tests.group_commits import commit
 from tests.mirrors.maps import keep_map
 from tests.pages import world as rows
 from tests.wire.world import Flow as Copy
@@ -131,7 +132,7 @@ def test_a_group_is_translated_at_its_offsets_and_the_index_catches_up_automatic
         rows.partition(row, topic, number, position=9, lane="raw")
     copy.copy()
     consumer = Consumer({"bootstrap.servers": one.bootstrap_servers, "group.id": group})
-    consumer.commit(offsets=[TopicPartition(topic, 0, 4)], asynchronous=False)
+    commit(consumer, [TopicPartition(topic, 0, 4)])
     consumer.close()
     answer = viewer.post(ADDRESS, {"flow": row.pk, "group": group})
     assert told(answer) == [(4, "exact")]

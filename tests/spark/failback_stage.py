@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 from django.utils import timezone
 
@@ -21,6 +20,7 @@ from mirrors.models.flows import DesiredState
 from mirrors.services.failback import lifecycle, preparation
 from mirrors.services.flows import settings
 from mirrors.services.offsets import divergence_points
+from tests.group_commits import commit
 from tests.spark.lab import Flow, Lab, create_topic, end_offsets, position, unique
 from tests.spark.reading import records
 
@@ -127,17 +127,7 @@ class FailbackFlows:
     def stand(self, side: str, group: str, partitions: dict[tuple[str, int], int]) -> None:
         consumer = self._consumer(side, group)
         rows = [TopicPartition(*tp, offset) for tp, offset in partitions.items()]
-        until = time.monotonic() + 30
-        while True:
-            try:
-                consumer.commit(offsets=rows, asynchronous=False)
-                break
-            except KafkaException as error:
-                # A broker that has just started.
-                if error.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
-                    raise
-                assert time.monotonic() < until
-                time.sleep(0.2)
+        commit(consumer, rows)
         consumer.close()
 
     def stands(self, side: str, group: str, topic: str) -> list[int]:
