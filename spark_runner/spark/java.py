@@ -194,10 +194,13 @@ def cache_directory() -> Path:
 
 
 def archive_of(java: str) -> Path:
-    """One archive for each Java and Spark version, because the JVM ignores an archive of
-    another."""
+    """One archive for each Java and each installation of Spark: Java ignores one of other jars.
+
+    Whole seconds of the jars, as Java compares them; an image keeps no more.
+    """
+    jars = sorted((SPARK_HOME / "jars").glob("*.jar"))
     facts = f"{Path(java).resolve()} {Path(java).stat().st_mtime_ns} {pyspark.__version__}"
-    facts += f" {Path(pyspark.__file__).parent}"
+    facts += f" {SPARK_HOME} {[int(path.stat().st_mtime) for path in jars]}"
     digest = hashlib.sha256(facts.encode()).hexdigest()[:16]
     return cache_directory() / f"spark-{pyspark.__version__}-{digest}.jsa"
 

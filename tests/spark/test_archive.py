@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from spark_runner.spark import java as module
 from spark_runner.spark.class_data_archive import make_archive
 from spark_runner.spark.java import (
     check_java,
@@ -65,6 +67,19 @@ def test_a_runner_that_starts_meanwhile_leaves_alone_what_is_made_beforehand(
     fresh.write_text("half of the classes")
     assert promised(java_options(java, tmp_path)) == []
     assert fresh.exists()
+
+
+def test_a_spark_that_is_installed_again_has_an_archive_of_its_own(
+    java: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jar = tmp_path / "jars" / "spark-core.jar"
+    jar.parent.mkdir()
+    jar.touch()
+    monkeypatch.setattr(module, "SPARK_HOME", tmp_path)
+    before = module.archive_of(java)
+    assert module.archive_of(java) == before
+    os.utime(jar, (1, 1))
+    assert module.archive_of(java) != before
 
 
 def test_a_cache_that_cannot_be_written_to_costs_nothing_but_time(
