@@ -227,7 +227,7 @@ docs: $(VENV)/.dev ## Build the site of the documentation in .site/; each link i
 
 sbom: $(VENV)/.dev ## Write the bill of materials of the installed runtime packages as CycloneDX JSON, with hashes, to SBOM (.sbom/understudy.cdx.json)
 	@mkdir -p "$(dir $(SBOM))"
-	@$(VENV)/bin/cyclonedx-py requirements requirements.txt --pyproject pyproject.toml --output-reproducible --no-validate --of JSON -o "$(SBOM)" 2>/dev/null
+	@$(VENV)/bin/cyclonedx-py requirements requirements.txt --pyproject pyproject.toml --output-reproducible --validate --of JSON -o "$(SBOM)" 2>/dev/null
 	@echo "Wrote $(SBOM)."
 
 audit-packages: $(VENV)/.dev ## Compare the pinned packages with the public database of vulnerabilities; needs a network that reaches it

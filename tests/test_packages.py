@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.resources
 import json
 import os
 import re
@@ -12,7 +11,6 @@ import sys
 import zipfile
 from pathlib import Path
 
-import jsonschema_rs
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -46,22 +44,6 @@ def test_all_files_pin_the_same_versions() -> None:
         assert len(set(map(frozenset, files.values()))) == 1, (name, files)
 
 
-def _schema_of_bills(version: str) -> jsonschema_rs.Draft7Validator:
-    """With formats. The command that writes the bill takes seven seconds to compare it."""
-    folder = importlib.resources.files("cyclonedx.schema") / "_res"
-    schemas = {
-        name: json.loads((folder / name).read_text(encoding="utf-8"))
-        for name in (
-            f"{part}.SNAPSHOT.schema.json" for part in (f"bom-{version}", "spdx", "jsf-0.82")
-        )
-    }
-    registry = jsonschema_rs.Registry(
-        [(f"http://cyclonedx.org/schema/{name}", schema) for name, schema in schemas.items()]
-    )
-    whole = schemas[f"bom-{version}.SNAPSHOT.schema.json"]
-    return jsonschema_rs.Draft7Validator(whole, registry=registry, validate_formats=True)
-
-
 def test_the_bill_of_materials_names_every_runtime_package_with_its_hashes(tmp_path: Path) -> None:
     file = tmp_path / "understudy.cdx.json"
     done = subprocess.run(
@@ -75,7 +57,6 @@ def test_the_bill_of_materials_names_every_runtime_package_with_its_hashes(tmp_p
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads(file.read_text())
     assert document["bomFormat"] == "CycloneDX"
-    _schema_of_bills(document["specVersion"]).validate(document)
     assert document["metadata"]["component"]["name"] == "understudy"
     expected = pinned(ROOT / "requirements.txt")
     rows = {part["name"].lower().replace("_", "-"): part for part in document["components"]}

@@ -212,8 +212,10 @@ class FlowForm(SettingsForm):
         clusters = Cluster.objects.all()
         for name in ("source", "target"):
             # The clusters of a flow do not change, and others may be another team's.
-            own = clusters.filter(pk=getattr(flow, f"{name}_id", None))
-            rows = own if flow is not None else choosable(clusters)
+            if flow is None:
+                rows = choosable(clusters)
+            else:
+                rows = clusters.filter(pk=getattr(flow, f"{name}_id"))
             self.fields[name].queryset = rows  # type: ignore[attr-defined]
         runners = Runner.objects.filter(retired_at=None)
         self.fields["runner"].queryset = seen(runners)  # type: ignore[attr-defined]
