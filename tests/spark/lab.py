@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import os
@@ -107,12 +108,17 @@ class Lab:
             if (path := self.directory / name).exists()
         )
 
-    def workers(self) -> list[psutil.Process]:
-        """The Python workers of Spark: children of the daemon."""
-        family = psutil.Process(self.process.pid).children(recursive=True)
-        daemons = [p for p in family if "daemon" in " ".join(p.cmdline())]
-        parents = {p.pid for p in daemons}
-        return [p for p in daemons if p.ppid() in parents]
+    def worker_parents(self) -> list[psutil.Process]:
+        """The processes that fork Spark's Python workers: children of Java."""
+        found = []
+        for one in psutil.Process(self.process.pid).children(recursive=True):
+            # It may end meanwhile.
+            with contextlib.suppress(psutil.Error):
+                parent = one.parent()
+                is_of_java = parent is not None and parent.name() == "java"
+                if is_of_java and "daemon" in " ".join(one.cmdline()):
+                    found.append(one)
+        return found
 
     def flow(self, **settings: str) -> Flow:
         """A flow with aliases of its own; `topics` and the like in snake case."""

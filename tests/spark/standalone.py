@@ -82,7 +82,7 @@ class StandaloneCluster:
         found = []
         for process in self.processes if worker is None else [self.processes[worker]]:
             for child in psutil.Process(process.pid).children():
-                with contextlib.suppress(psutil.NoSuchProcess):
+                with contextlib.suppress(psutil.Error):
                     if any("ExecutorBackend" in part for part in child.cmdline()):
                         found.append(child)
         return found
