@@ -278,7 +278,7 @@ class Planner:
         )
 
     def _internal_factor(self) -> int:
-        brokers = len(_listing(self._target).brokers)
+        brokers = len(self._target.describe_cluster(deadline_s=DEADLINE_S).nodes)
         wanted = self.spec.settings.replication_factor
         return min(2, brokers) if wanted is None else wanted
 

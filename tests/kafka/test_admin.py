@@ -6,6 +6,7 @@ import base64
 import time
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -40,6 +41,23 @@ def test_a_snapshot_tells_ids_partitions_and_settings(admin: Admin, topic: MakeT
     own = {key: entry.value for key, entry in state.configs.items() if "TOPIC" in entry.source}
     assert own == {"retention.ms": "60000"}
     assert state.configs["cleanup.policy"].source == "DEFAULT_CONFIG"
+
+
+def test_a_snapshot_of_some_topics_reads_no_others(
+    admin: Admin, topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, everything = topic(2), admin.snapshot(now=1, with_configs=False)
+
+    class Client:
+        def __getattr__(self, word: str) -> Any:
+            assert word != "list_topics", "the whole cluster was read"
+            return getattr(client, word)
+
+    client = admin.client
+    monkeypatch.setattr(admin, "client", Client())
+    picture = admin.snapshot([name], now=1)
+    assert picture.topics[name].partitions == 2
+    assert (picture.cluster_id, picture.brokers) == (everything.cluster_id, everything.brokers)
 
 
 def test_a_snapshot_of_all_topics_holds_them_and_the_topic_id_is_kafkas_own(

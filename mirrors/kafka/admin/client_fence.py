@@ -31,15 +31,10 @@ class ClientFence(Acls):
         of settings that only their authorizer knows.
         """
         until = time.monotonic() + deadline_s
-        seen = self.gather(
-            {"nodes": self.client.describe_cluster(request_timeout=deadline_s)},
-            doing=lambda _: "list the brokers",
-            deadline_s=deadline_s,
-            fold=lambda cluster: cluster.nodes,
-        ).raise_first()
+        nodes = self.describe_cluster(deadline_s=deadline_s).nodes
         values = {
             node.id: self._settings_of(node.id, until - time.monotonic())
-            for node in seen.done["nodes"][:_BROKERS_AT_ONCE]
+            for node in nodes[:_BROKERS_AT_ONCE]
         }
         # They all have the same authorizer: whichever answers first will do.
         first = _first_result(values.values(), until)

@@ -61,11 +61,14 @@ class Admin(TopicChanges):
 
     def topic_names(self, *, deadline_s: float = DEADLINE_S) -> list[str]:
         """All topics that the principal may describe, including internal ones."""
+        return sorted(self._listing(deadline_s).topics)
+
+    def _listing(self, deadline_s: float) -> Any:
+        """Of all topics and their partitions: megabytes on a cluster with many of them."""
         try:
-            listing = self.client.list_topics(timeout=deadline_s)
+            return self.client.list_topics(timeout=deadline_s)
         except KafkaException as error:
             raise error_of_client(error, where=self.spec.alias, doing="list topics") from None
-        return sorted(listing.topics)
 
     def snapshot(
         self,
@@ -75,17 +78,20 @@ class Admin(TopicChanges):
         deadline_s: float = DEADLINE_S,
         with_configs: bool = True,
     ) -> ClusterSnapshot:
-        """Return a snapshot of these topics; `now` is milliseconds since the epoch.
+        """Return a snapshot of these topics, or of all; `now` is milliseconds since the epoch.
 
         A topic that could not be described, or whose configs could not be read, is in `failed` with
         the reason. It must not be taken for a missing topic.
         """
         deadline = time.monotonic() + deadline_s
-        try:
-            listing = self.client.list_topics(timeout=deadline_s)
-        except KafkaException as error:
-            raise error_of_client(error, where=self.spec.alias, doing="list topics") from None
-        names = sorted(listing.topics) if topics is None else sorted(set(topics))
+        if topics is None:
+            listing = self._listing(deadline_s)
+            cluster_id, brokers = listing.cluster_id, len(listing.brokers)
+            names = sorted(listing.topics)
+        else:
+            cluster = self.describe_cluster(deadline_s=deadline_s)
+            cluster_id, brokers = cluster.cluster_id, len(cluster.nodes)
+            names = sorted(set(topics))
         found = self._describe(names, deadline)
         failed = {
             name: error.message for name, error in found.failed.items() if not _is_missing(error)
@@ -100,8 +106,8 @@ class Admin(TopicChanges):
             failed |= {name: error.message for name, error in configs.failed.items()}
         return ClusterSnapshot(
             taken_at=now,
-            cluster_id=listing.cluster_id or "",
-            brokers=len(listing.brokers),
+            cluster_id=cluster_id or "",
+            brokers=brokers,
             topics=states,
             failed=failed,
         )

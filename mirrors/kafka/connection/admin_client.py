@@ -58,6 +58,16 @@ class AdminConnection:
         # AdminClient has no close: its threads end when the last reference goes.
         del self.client
 
+    def describe_cluster(self, *, deadline_s: float) -> Any:
+        """The id of the cluster and its live brokers, without any topic."""
+        found = self.gather(
+            {"cluster": self.client.describe_cluster(request_timeout=deadline_s)},
+            doing=lambda _: "list the brokers",
+            deadline_s=deadline_s,
+            fold=lambda cluster: cluster,
+        )
+        return found.raise_first().done["cluster"]
+
     def gather(
         self,
         futures: Mapping[K, Future[Any]],
