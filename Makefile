@@ -68,7 +68,7 @@ setup: .compile ## Install the Python environment and the system packages that t
 	@$(PY) -m spark_runner.native.build || true
 
 # Made once for each environment. Without it each Java of Spark takes three times as long to start.
-.archive: .compile
+.archive: $(VENV)/.dev system
 	@$(PY) -m spark_runner.spark.class_data_archive >/dev/null || true
 
 check: $(VENV)/.dev ## Check format, lint, types, import contracts, migrations, compose file: everything that needs no broker
@@ -93,7 +93,7 @@ format: $(VENV)/.dev ## Format the Python files
 	$(PY) -m ruff check --fix .
 
 test: $(VENV)/.dev system ## Run what CI runs: the checks above, then the suite on real brokers, Spark and Chromium, without the long runs
-	@$(MAKE) --no-print-directory -j4 --output-sync=target .archive .check-types .check-the-rest .check-go
+	@$(MAKE) --no-print-directory -j5 --output-sync=target .compile .archive .check-types .check-the-rest .check-go
 	$(if $(filter 1,$(SESSIONS)),$(PYTEST),$(PY) -m tests.side_by_side) -m "not soak and not long" $(RUN)
 
 test-fast: $(VENV)/.dev ## Test domain rules, pages and API; two brokers where a test needs them, no Spark, no browser
