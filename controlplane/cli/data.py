@@ -17,7 +17,11 @@ from controlplane.cli.flows import Flow, Limit
 
 gaps = typer.Typer(help="Data loss that a person decides on.", no_args_is_help=True)
 Configuration = Annotated[
-    Path, typer.Argument(help="A configuration file of MirrorMaker; `-`: the standard input.")
+    Path,
+    typer.Argument(
+        help="A configuration file of MirrorMaker; `-`: the standard input, also of several "
+        "connectors: cat *.json | understudy import --kind connect-json -"
+    ),
 ]
 
 _COMPARISON: tuple[output.Fact, ...] = (

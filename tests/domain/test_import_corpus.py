@@ -49,6 +49,13 @@ def test_no_line_of_a_file_is_dropped_silently(path: Path) -> None:
         continues = body.endswith("\\") and path.suffix == ".properties"
 
 
+@pytest.mark.parametrize("path", files(), ids=lambda path: path.name)
+def test_each_verdict_names_its_key_and_each_line_it_refers_to(path: Path) -> None:
+    for line in read(path).lines:
+        assert line.key.strip(), line
+        assert "line None" not in line.reason, line
+
+
 def _has_value(path: Path, body: str) -> bool:
     if not body or body.startswith("#"):
         return False

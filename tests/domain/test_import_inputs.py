@@ -113,6 +113,17 @@ def test_each_connector_s_own_settings_come_from_it() -> None:
     assert [line.key for line in plan.refused] == ["replication.policy.class"]
 
 
+def test_a_connector_that_names_the_usual_protocol_agrees_with_one_that_names_none() -> None:
+    usual = {"source.cluster.security.protocol": "PLAINTEXT"}
+    for first, second in (({}, usual), (usual, {})):
+        plan = connect(
+            connector(SOURCE, "a", "b", topics="t", **first),
+            connector(CHECKPOINT, "a", "b", groups="g", **second),
+        )
+        assert plan.refused == ()
+        assert [one for one in plan.lines if not one.key or "line None" in one.reason] == []
+
+
 def test_the_address_to_which_records_are_written_is_the_target_s() -> None:
     key = "producer.override.bootstrap.servers"
     plan = connect(connector(SOURCE, "a", "b", **{key: "b:1"}))

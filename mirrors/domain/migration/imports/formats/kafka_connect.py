@@ -91,25 +91,27 @@ def add_connectors(
 def join_cluster(alias: str, known: Entries, found: Entries, notes: VerdictCollector) -> None:
     """Add the settings of a cluster that another connector gives; a contradiction is refused."""
     usual = {name: Entry(text) for name, text in _USUAL.items()} if known else {}
-    missing = {name: entry for name, entry in usual.items() if name not in found}
     is_sasl = any("SASL" in e.get("security.protocol", Entry("")).value for e in (known, found))
+    if not is_sasl:
+        usual.pop("sasl.mechanism", None)
+    missing = {name: entry for name, entry in usual.items() if name not in found}
     for name, entry in {**missing, **found}.items():
         before = known.get(name) or usual.get(name)
-        if name == "sasl.mechanism" and not is_sasl:
-            before = known.get(name)
         if before is None:
             known[name] = entry
         elif same_connection(name, before.value, entry.value):
+            if entry.number is None:
+                continue
             known.setdefault(name, entry)
-            if entry.number is not None and entry != before:
-                why = f"used for the cluster {alias}, as line {before.number} says"
-                notes.say(entry, "used", why)
+            if entry != before:
+                where = f"as line {before.number} says"
+                if before.number is None:
+                    where = "the default of the connector that has none"
+                notes.say(entry, "used", f"used for the cluster {alias}, {where}")
         elif name == "bootstrap.servers" and servers(before.value) & servers(entry.value):
             why = f"it shares a broker with line {before.number}, whose list is used"
             notes.say(entry, "different", why)
-        elif entry.number is None and before.number is None:
-            continue
-        else:
+        elif entry.number is not None or before.number is not None:
             _refuse_contradiction(alias, name, before, entry, notes)
 
 
