@@ -106,6 +106,14 @@ PAGES = {
 # In parts, so that no test keeps the other session waiting for long.
 PARTS = 4
 WIDTHS = (360, 900, 1600)
+# Cells whose text is wider than they are, and not cut off.
+TOO_WIDE = """
+[...document.querySelectorAll("th, td, .figures > div")]
+  .filter((cell) => cell.scrollWidth > cell.clientWidth + 1)
+  .filter((cell) => getComputedStyle(cell).overflowX === "visible")
+  .map((cell) => cell.innerText.slice(0, 60))
+  .filter((text) => text)
+"""
 
 
 def _shot(visitor: Visitor, name: str, theme: str, width: int) -> None:
@@ -115,16 +123,20 @@ def _shot(visitor: Visitor, name: str, theme: str, width: int) -> None:
         visitor.page.screenshot(path=f"{directory}/{name}-{width}-{theme}.png")
 
 
-def _widths_that_scroll_sideways(visitor: Visitor, name: str, theme: str) -> list[str]:
-    wide = []
+def _what_does_not_fit(visitor: Visitor, name: str, theme: str) -> list[str]:
+    found = []
     for width in WIDTHS:
         visitor.page.set_viewport_size({"width": width, "height": 900})
         _shot(visitor, name, theme, width)
         if visitor.page.evaluate(
             "document.documentElement.scrollWidth > document.documentElement.clientWidth"
         ):
-            wide.append(f"scrolls sideways at {width} px")
-    return wide
+            found.append(f"scrolls sideways at {width} px")
+        found += [
+            f"{text!r} lies over its neighbor at {width} px"
+            for text in visitor.page.evaluate(TOO_WIDE)
+        ]
+    return found
 
 
 def _in_the_dark(visitor: Visitor, name: str, colors: Colors) -> list[str]:
@@ -132,7 +144,7 @@ def _in_the_dark(visitor: Visitor, name: str, colors: Colors) -> list[str]:
     visitor.page.emulate_media(color_scheme="dark")
     bad = colors.violations(visitor)
     if "UNDERSTUDY_SHOTS" in os.environ:
-        bad += _widths_that_scroll_sideways(visitor, name, "dark")
+        bad += _what_does_not_fit(visitor, name, "dark")
     visitor.page.emulate_media(color_scheme="light")
     return [f"in the dark: {said}" for said in bad]
 
@@ -156,7 +168,7 @@ def test_every_page_is_accessible_quiet_in_the_console_and_fits_every_width_in_b
         bad = violations(visitor, colors=False)
         bad += colors.violations(visitor)
         bad += _in_the_dark(visitor, name, colors)
-        bad += _widths_that_scroll_sideways(visitor, name, "light")
+        bad += _what_does_not_fit(visitor, name, "light")
         if bad:
             found[name] = bad
     assert found == {}
