@@ -123,7 +123,7 @@ def _shot(visitor: Visitor, name: str, theme: str, width: int) -> None:
         visitor.page.screenshot(path=f"{directory}/{name}-{width}-{theme}.png")
 
 
-def _what_does_not_fit(visitor: Visitor, name: str, theme: str) -> list[str]:
+def what_does_not_fit(visitor: Visitor, name: str, theme: str) -> list[str]:
     found = []
     for width in WIDTHS:
         visitor.page.set_viewport_size({"width": width, "height": 900})
@@ -144,7 +144,7 @@ def _in_the_dark(visitor: Visitor, name: str, colors: Colors) -> list[str]:
     visitor.page.emulate_media(color_scheme="dark")
     bad = colors.violations(visitor)
     if "UNDERSTUDY_SHOTS" in os.environ:
-        bad += _what_does_not_fit(visitor, name, "dark")
+        bad += what_does_not_fit(visitor, name, "dark")
     visitor.page.emulate_media(color_scheme="light")
     return [f"in the dark: {said}" for said in bad]
 
@@ -168,7 +168,7 @@ def test_every_page_is_accessible_quiet_in_the_console_and_fits_every_width_in_b
         bad = violations(visitor, colors=False)
         bad += colors.violations(visitor)
         bad += _in_the_dark(visitor, name, colors)
-        bad += _what_does_not_fit(visitor, name, "light")
+        bad += what_does_not_fit(visitor, name, "light")
         if bad:
             found[name] = bad
     assert found == {}

@@ -15,7 +15,7 @@ from monitoring.domain.history import FINE
 from monitoring.models import LagSample
 from tests.browser.axe import violations
 from tests.browser.conftest import Visitor
-from tests.browser.test_appearance import _widths_that_scroll_sideways
+from tests.browser.test_appearance import what_does_not_fit
 
 POINTS = "document.querySelector('[data-figure*=\"/rpo/\"]').data[0].x.length"
 RANGES = """[...document.querySelectorAll('[data-figure]')]
@@ -69,7 +69,7 @@ def test_the_charts_draw_under_the_strict_policy_follow_their_rows_and_zoom_toge
     _until(page, f"{RANGES}[0] > {wide!r} && new Set({RANGES}).size === 1")
     assert visitor.complaints == []
     assert violations(visitor) == []
-    assert _widths_that_scroll_sideways(visitor, "flow-charts", "dark") == []
+    assert what_does_not_fit(visitor, "flow-charts", "dark") == []
 
 
 def test_the_overview_reads_a_minute_of_its_chart_in_utc_and_by_the_browsers_clock(

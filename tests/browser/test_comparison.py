@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from mirrors.models import Flow
 from tests.browser.axe import violations
 from tests.browser.conftest import Visitor
-from tests.browser.test_appearance import _widths_that_scroll_sideways
+from tests.browser.test_appearance import what_does_not_fit
 from tests.pages.test_comparisons import finished
 
 
@@ -32,7 +32,7 @@ def test_a_comparison_is_asked_for_and_what_it_found_is_read(
         for part in ("", "partitions/"):
             page.goto(f"/comparisons/{run.pk}/{part}")
             name = f"comparison-{part.strip('/')}"
-            assert [*violations(visitor), *_widths_that_scroll_sideways(visitor, name, theme)] == []
+            assert [*violations(visitor), *what_does_not_fit(visitor, name, theme)] == []
     page.goto(f"/comparisons/{run.pk}/")
     expect(page.get_by_role("row", name="orders-0 offset 4")).to_contain_text("changed")
     assert visitor.complaints == []

@@ -12,7 +12,7 @@ from mirrors.services.failover import lifecycle
 from tests.api.test_failover_runs import PLAN
 from tests.browser.axe import violations
 from tests.browser.conftest import Visitor
-from tests.browser.test_appearance import _widths_that_scroll_sideways
+from tests.browser.test_appearance import what_does_not_fit
 from tests.pages.test_failover_runbook import simulated_for
 from tests.pages.test_failover_simulation import finish
 
@@ -35,10 +35,10 @@ def test_a_simulation_is_two_clicks_away_and_shows_its_end_by_itself(
     expect(said).to_be_visible()
     expect(page.get_by_role("row", name="billing").first).to_contain_text("proven")
     expect(page.get_by_role("button", name="Simulate again")).to_be_visible()
-    found = [*violations(visitor), *_widths_that_scroll_sideways(visitor, "failover", "light")]
+    found = [*violations(visitor), *what_does_not_fit(visitor, "failover", "light")]
     assert found == []
     page.emulate_media(color_scheme="dark")
-    assert [*violations(visitor), *_widths_that_scroll_sideways(visitor, "failover", "dark")] == []
+    assert [*violations(visitor), *what_does_not_fit(visitor, "failover", "dark")] == []
     page.emulate_media(media="print")
     expect(said).to_be_visible()
     expect(page.get_by_role("navigation", name="Pages")).to_be_hidden()
@@ -59,7 +59,7 @@ def test_from_the_failover_page_to_the_last_confirmation_in_three_clicks(
     expect(page.get_by_role("heading", name="primary→backup")).to_be_visible()
     assert [
         *violations(visitor),
-        *_widths_that_scroll_sideways(visitor, "failovers", "light"),
+        *what_does_not_fit(visitor, "failovers", "light"),
     ] == []
     card = page.get_by_role("article", name="primary→backup")
     card.get_by_role("button", name="Planned switchover…").click()
@@ -93,7 +93,7 @@ def test_a_switchover_is_begun_from_its_simulation_and_steered_on_its_page(
     expect(button).to_be_disabled()
     assert [
         *violations(visitor),
-        *_widths_that_scroll_sideways(visitor, "failover-begin", "light"),
+        *what_does_not_fit(visitor, "failover-begin", "light"),
     ] == []
     page.get_by_label("Reason").fill("maintenance")
     page.get_by_label("to confirm").fill("backup")
@@ -105,11 +105,11 @@ def test_a_switchover_is_begun_from_its_simulation_and_steered_on_its_page(
     words = "Start the consumers on the target: Start the consumers, then confirm."
     FailoverRun.objects.filter(pk=run.pk).update(state="waiting", waits_for="person", reason=words)
     expect(page.get_by_text(words)).to_be_visible()
-    found = [*violations(visitor), *_widths_that_scroll_sideways(visitor, "failover-run", "light")]
+    found = [*violations(visitor), *what_does_not_fit(visitor, "failover-run", "light")]
     assert found == []
     page.emulate_media(color_scheme="dark")
     assert [
         *violations(visitor),
-        *_widths_that_scroll_sideways(visitor, "failover-run", "dark"),
+        *what_does_not_fit(visitor, "failover-run", "dark"),
     ] == []
     expect(page.get_by_role("button", name="Confirm the step")).to_be_visible()

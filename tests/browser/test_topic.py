@@ -13,7 +13,7 @@ from monitoring.domain.history import TOPIC_MINUTE
 from monitoring.models import LagSample, PartitionSample, TopicSample
 from tests.browser.axe import violations
 from tests.browser.conftest import Visitor
-from tests.browser.test_appearance import _widths_that_scroll_sideways
+from tests.browser.test_appearance import what_does_not_fit
 from tests.pages import world
 
 
@@ -88,4 +88,4 @@ def test_configs_of_both_clusters_are_read_by_a_button_and_equal_ones_unfold(
     expect(configs.get_by_role("rowheader", name="flush.ms")).to_be_visible()
     assert visitor.complaints == []
     assert violations(visitor) == []
-    assert _widths_that_scroll_sideways(visitor, "flow-topic-configs", "light") == []
+    assert what_does_not_fit(visitor, "flow-topic-configs", "light") == []
