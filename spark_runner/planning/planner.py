@@ -14,9 +14,6 @@ import dataclasses
 import time
 from collections.abc import Mapping
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin._metadata import ClusterMetadata
-
 from mirrors.domain.cluster_snapshot import ClusterSnapshot, TopicPartition
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.filters.topics import TopicSelection
@@ -30,7 +27,6 @@ from mirrors.domain.runners.job_files import JobSpec
 from mirrors.domain.specs import FlowSpec
 from mirrors.domain.topics.plan import TopicPlan, colliding, plan_topics
 from mirrors.kafka.admin.topics import Admin
-from mirrors.kafka.errors import error_of_client
 from mirrors.kafka.mm2_activity import detect_target_activity
 from mirrors.kafka.producers.fence import fence
 from mirrors.kafka.protocol.metadata import TopicView, id_text
@@ -371,13 +367,6 @@ class Planner:
         self._writer.write(rows, slices=changed, deadline_s=DEADLINE_S)
         self._unwritten = {}
         self._stored = dataclasses.replace(self._stored, slices=count)
-
-
-def _listing(admin: Admin) -> ClusterMetadata:
-    try:
-        return admin.client.list_topics(timeout=DEADLINE_S)
-    except KafkaException as error:
-        raise error_of_client(error, where=admin.spec.alias, doing="list topics") from None
 
 
 def _identity(view: TopicView | None) -> tuple[bytes, int] | None:

@@ -175,6 +175,18 @@ def test_every_page_is_accessible_quiet_in_the_console_and_fits_every_width_in_b
     assert visitor.complaints == []
 
 
+def test_the_figures_of_a_flow_stay_in_their_cells_from_a_phone_to_a_wide_screen(
+    visit: Callable[..., Visitor], flow: Flow
+) -> None:
+    page = visit(color_scheme="light").page
+    page.goto(f"/flows/{flow.pk}/")
+    found = {}
+    for width in range(WIDTHS[0], WIDTHS[-1], 40):
+        page.set_viewport_size({"width": width, "height": 900})
+        found[width] = page.evaluate(TOO_WIDE)
+    assert {width: texts for width, texts in found.items() if texts} == {}
+
+
 def test_text_that_is_too_pale_is_found_after_other_pages_and_in_the_dark(
     visit: Callable[..., Visitor], flow: Flow
 ) -> None:

@@ -7,18 +7,24 @@ import json
 import pytest
 
 from mirrors.domain.migration.export import write_mm2
-from mirrors.domain.migration.imports.line_verdicts import KeyVerdict
-from mirrors.domain.migration.imports.plan import ImportPlan, plan_import
+from mirrors.domain.migration.imports.plan import plan_import
 from mirrors.domain.settings.table import IDENTITY_POLICY
+from tests.domain.import_texts import (
+    CHECKPOINT,
+    HEAD,
+    PLAIN,
+    SOURCE,
+    connect,
+    connector,
+    line,
+    properties,
+)
 
-HEAD = "clusters=a,b\na.bootstrap.servers=a:1\nb.bootstrap.servers=b:1\na->b.enabled=true\n"
 ENV = (
     "config.providers=env\n"
     "config.providers.env.class=org.apache.kafka.common.config.provider.EnvVarConfigProvider\n"
 )
 LOGIN = "a.security.protocol=SASL_SSL\na.sasl.mechanism=PLAIN\na.sasl.jaas.config="
-PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-SOURCE, CHECKPOINT = "MirrorSourceConnector", "MirrorCheckpointConnector"
 RESOURCE = """\
 apiVersion: kafka.strimzi.io/v1beta2
 kind: KafkaMirrorMaker2
@@ -39,29 +45,6 @@ spec:
 MM1_FILES = "--consumer.config\nbootstrap.servers=o:1\n--producer.config\nbootstrap.servers=n:1\n"
 
 
-def properties(text: str, **more: bool) -> ImportPlan:
-    return plan_import("mm2-properties", HEAD + text, **more)  # type: ignore[arg-type]
-
-
-def connector(kind: str, source: str, target: str, **more: str) -> dict[str, object]:
-    config = {
-        "connector.class": f"org.apache.kafka.connect.mirror.{kind}",
-        "source.cluster.alias": source,
-        "target.cluster.alias": target,
-        "source.cluster.bootstrap.servers": f"{source}:1",
-        "target.cluster.bootstrap.servers": f"{target}:1",
-    }
-    return {"name": kind, "config": config | more}
-
-
-def connect(*connectors: object) -> ImportPlan:
-    return plan_import("connect-json", json.dumps(connectors, indent=1))
-
-
-def line(plan: ImportPlan, key: str) -> KeyVerdict:
-    return next(line for line in plan.lines if line.key.endswith(key) and line.number is not None)
-
-
 def test_a_line_that_every_flow_overrides_says_by_which() -> None:
     plan = properties("topics=.*\na->b.topics=orders\n")
     assert not plan.refused
@@ -78,64 +61,6 @@ def test_an_alias_beside_the_cluster_s_is_refused_unless_it_is_the_same(key: str
     assert "names" in refused[0].reason
     same = "a" if "source" in key else "b"
     assert not properties(f"{key} = {same}\n").refused
-
-
-def test_two_addresses_of_one_alias_are_refused_at_both_lines() -> None:
-    tls = {"target.cluster.bootstrap.servers": "hub2:1", "target.cluster.security.protocol": "SSL"}
-    plan = connect(connector(SOURCE, "east", "hub"), connector(SOURCE, "west", "hub", **tls))
-    assert [line.key for line in plan.refused] == [
-        "target.cluster.bootstrap.servers",
-        "target.cluster.bootstrap.servers",
-        "target.cluster.security.protocol",
-    ]
-    first, second, _ = plan.refused
-    assert f"line {second.number} has another" in first.reason.lower()
-    other = {"source.cluster.bootstrap.servers": "elsewhere:1"}
-    plan = connect(connector(SOURCE, "east", "hub"), connector(CHECKPOINT, "east", "hub", **other))
-    assert len(plan.refused) == 2
-    same = {"source.cluster.bootstrap.servers": "East:1, two:1"}
-    plan = connect(connector(SOURCE, "east", "hub"), connector(CHECKPOINT, "east", "hub", **same))
-    assert not plan.refused
-
-
-def test_each_connector_s_own_settings_come_from_it() -> None:
-    plan = connect(
-        connector(SOURCE, "a", "b", **{"groups": "x", "sync.group.offsets.enabled": "true"}),
-        connector(CHECKPOINT, "a", "b", **{"groups": "y", "topics": "z", "tasks.max": "7"}),
-    )
-    assert not plan.refused
-    found = plan.flows[0].properties
-    assert (found["groups"], found.get("topics"), found.get("tasks.max")) == ("y", None, None)
-    assert not plan.flows[0].settings.sync_group_offsets_enabled
-    assert line(plan, "sync.group.offsets.enabled").verdict == "different"
-    policy = {"replication.policy.class": IDENTITY_POLICY}
-    plan = connect(connector(SOURCE, "a", "b"), connector(CHECKPOINT, "a", "b", **policy))
-    assert [line.key for line in plan.refused] == ["replication.policy.class"]
-
-
-def test_a_connector_that_names_the_usual_protocol_agrees_with_one_that_names_none() -> None:
-    usual = {"source.cluster.security.protocol": "PLAINTEXT"}
-    for first, second in (({}, usual), (usual, {})):
-        plan = connect(
-            connector(SOURCE, "a", "b", topics="t", **first),
-            connector(CHECKPOINT, "a", "b", groups="g", **second),
-        )
-        assert plan.refused == ()
-        assert [one for one in plan.lines if not one.key or "line None" in one.reason] == []
-
-
-def test_the_address_to_which_records_are_written_is_the_target_s() -> None:
-    key = "producer.override.bootstrap.servers"
-    plan = connect(connector(SOURCE, "a", "b", **{key: "b:1"}))
-    assert (plan.refused, line(plan, key).verdict) == ((), "used")
-    plan = connect(connector(SOURCE, "a", "b", **{key: "z:1"}))
-    assert [line.key for line in plan.refused] == [key]
-    assert "differs from the target cluster's own" in plan.refused[0].reason
-    plan = connect(connector(SOURCE, "a", "b", **{"producer.override.security.protocol": "SSL"}))
-    assert [line.key for line in plan.refused] == ["producer.override.security.protocol"]
-    flow = "a->b.source.consumer.security.protocol"
-    assert not properties(f"{flow}=plaintext\n").refused
-    assert properties(f"{flow}=SSL\n").refused
 
 
 @pytest.mark.parametrize(
@@ -188,12 +113,6 @@ def test_repeated_keys_of_a_file_of_mirrormaker_1_say_which_counts() -> None:
     assert (plan.lines[2].number, plan.lines[2].verdict) == (3, "different")
     plan = plan_import("mirrormaker1", "kafka-mirror-maker.sh --consumer.config c --whitelist a\n")
     assert "add its lines below a line `# c`" in " ".join(one.reason for one in plan.refused)
-
-
-@pytest.mark.parametrize("name", ["clusters", "topics.blacklist", "ssl.cipher.suites"])
-def test_a_connector_s_lines_without_effect_stop_nothing(name: str) -> None:
-    plan = connect(connector(SOURCE, "a", "b", **{name: "x"}))
-    assert (plan.refused, line(plan, name).verdict) == ((), "different")
 
 
 @pytest.mark.parametrize(
@@ -277,18 +196,6 @@ def test_more_than_a_secret_behind_a_reference_is_one_sentence(text: str, words:
     (refused,) = properties(ENV + text).refused
     assert words in refused.reason
     assert "hunter2" not in refused.reason
-
-
-def test_a_connector_s_clear_text_is_answered_in_json() -> None:
-    login = {
-        "source.cluster.security.protocol": "SASL_SSL",
-        "source.cluster.sasl.mechanism": "PLAIN",
-        "source.cluster.sasl.jaas.config": f'{PLAIN} username="u" password="hunter2";',
-    }
-    (refused,) = connect(connector(SOURCE, "a", "b", **login)).refused
-    written = json.loads("{" + refused.reason.split("`")[1] + "}")
-    again = connect(connector(SOURCE, "a", "b", **{**login, **written}))
-    assert not again.refused
 
 
 @pytest.mark.parametrize(
@@ -380,16 +287,6 @@ def test_a_byte_order_mark_is_no_letter() -> None:
     assert not plan_import("strimzi", "\ufeff" + RESOURCE % "").refused
     text = json.dumps([connector(SOURCE, "a", "b")])
     assert not plan_import("connect-json", "\ufeff" + text).refused
-
-
-def test_missing_aliases_of_a_connector_are_those_of_mm2() -> None:
-    config = connector(SOURCE, "a", "b")
-    inner = config["config"]
-    assert isinstance(inner, dict)
-    del inner["target.cluster.alias"]
-    assert [flow.name for flow in connect(config).flows] == ["a->target"]
-    del inner["source.cluster.alias"]
-    assert "requires it" in connect(config).refused[0].reason
 
 
 def test_an_alias_keeps_its_letters_in_sentences() -> None:

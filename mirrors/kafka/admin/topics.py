@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from confluent_kafka import KafkaException, TopicCollection, Uuid
 from confluent_kafka.admin._config import ConfigResource, ConfigSource
+from confluent_kafka.admin._metadata import ClusterMetadata
 from confluent_kafka.admin._resource import ResourceType
 
 from mirrors.domain import cluster_snapshot as pictures
@@ -63,7 +64,7 @@ class Admin(TopicChanges):
         """All topics that the principal may describe, including internal ones."""
         return sorted(self._listing(deadline_s).topics)
 
-    def _listing(self, deadline_s: float) -> Any:
+    def _listing(self, deadline_s: float) -> ClusterMetadata:
         """Of all topics and their partitions: megabytes on a cluster with many of them."""
         try:
             return self.client.list_topics(timeout=deadline_s)

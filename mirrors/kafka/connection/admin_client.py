@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, DescribeClusterResult
 
 from mirrors.domain.errors import UnderstudyError
 from mirrors.domain.specs import ClusterSpec
@@ -58,7 +58,7 @@ class AdminConnection:
         # AdminClient has no close: its threads end when the last reference goes.
         del self.client
 
-    def describe_cluster(self, *, deadline_s: float) -> Any:
+    def describe_cluster(self, *, deadline_s: float) -> DescribeClusterResult:
         """The id of the cluster and its live brokers, without any topic."""
         found = self.gather(
             {"cluster": self.client.describe_cluster(request_timeout=deadline_s)},
@@ -66,7 +66,8 @@ class AdminConnection:
             deadline_s=deadline_s,
             fold=lambda cluster: cluster,
         )
-        return found.raise_first().done["cluster"]
+        cluster: DescribeClusterResult = found.raise_first().done["cluster"]
+        return cluster
 
     def gather(
         self,

@@ -106,7 +106,7 @@ def join_cluster(alias: str, known: Entries, found: Entries, notes: VerdictColle
             if entry != before:
                 where = f"as line {before.number} says"
                 if before.number is None:
-                    where = "the default of the connector that has none"
+                    where = "which is the default for the connector without it"
                 notes.say(entry, "used", f"used for the cluster {alias}, {where}")
         elif name == "bootstrap.servers" and servers(before.value) & servers(entry.value):
             why = f"it shares a broker with line {before.number}, whose list is used"
